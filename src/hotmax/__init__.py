@@ -1,0 +1,38 @@
+"""hotmax: from logits to probabilities and decisions that can be trusted, at every temperature.
+
+The flow: logits -> (temperature) -> probabilities
+
+    >>> import hotmax as hm
+    >>> hm.softmax([1.0, 2.0, 3.0], temperature=0.7).round(4)
+    array([0.0439, 0.183 , 0.7731])
+"""
+
+from hotmax._softmax import (
+    entropy,
+    hardmax,
+    log_softmax,
+    logsumexp,
+    smoothmax,
+    softargmax,
+    softmax,
+    softmin,
+    temperature_of_base,
+)
+from hotmax._threads import get_threads, set_threads
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "__version__",
+    "entropy",
+    "get_threads",
+    "hardmax",
+    "log_softmax",
+    "logsumexp",
+    "set_threads",
+    "smoothmax",
+    "softargmax",
+    "softmax",
+    "softmin",
+    "temperature_of_base",
+]

@@ -1,0 +1,232 @@
+"""Short rows, LANES of them side by side: the loops run over rows, so that they vectorise.
+
+float64 rows are computed in the two-word arithmetic of `wide`, float32 rows in plain float64. A
+row's bits do not depend on its neighbours. `powers` is room for float64 rows, None for float32.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hotmax._kernels.arithmetic import (
+    LOG2E,
+    LOG2E_LOW,
+    UNBIAS64,
+    exp2_parts,
+    exp2_plain,
+    fma,
+    inline,
+    kernel,
+    maximum,
+    reciprocal,
+    two_sum,
+)
+from hotmax._kernels.softmax import (
+    PLAIN,
+    limit_sums,
+    log_of_sums,
+    log_softmax_limit,
+    logsumexp_of,
+    regime,
+    smoothmax_of,
+    softmax_limit,
+)
+from hotmax._kernels.wide import exponent, log_softmax_wide, over, scale_of
+
+SHORT = 64  # classes
+LANES = 32
+
+# Where each word of the LANES rows begins in the workspace: one array with fixed offsets, so that
+# the compiler sees that the words do not overlap.
+PEAK, SCALE, SLOPE, SLOPE_LOW, TIES, BELOW, BELOW_LOW, HIGH, LOW, WORDS = range(
+    0, 10 * LANES, LANES
+)
+
+
+@inline
+def temperature_at(temperature, r):
+    return temperature[r if temperature.size > 1 else 0]
+
+
+@kernel
+def set_slopes(temperature, first, width, work, powers):
+    """log2(e) / T for each row, and the power of two that keeps float64 rows in range."""
+    for r in range(width):
+        t = temperature_at(temperature, first + r)
+        if powers is not None:
+            scale = scale_of(t)
+            slope, slope_low = over(LOG2E, LOG2E_LOW, abs(t * scale))
+            work[SLOPE_LOW + r] = slope_low
+        else:  # no float32 gap, however small, outlasts a slope of 1e300
+            scale = -1.0 if t < 0.0 else 1.0
+            slope = min(LOG2E / abs(t), 1e300)
+        work[SCALE + r] = scale
+        work[SLOPE + r] = slope
+
+
+@kernel
+def load(x, first, width, work, tile):
+    """tile[c * LANES + r] = row first + r, class c, turned by the sign of T; and the maxima."""
+    for r in range(width):
+        sign = -1.0 if work[SCALE + r] < 0.0 else 1.0
+        m = -np.inf
+        for c in range(x.shape[1]):
+            v = sign * np.float64(x[first + r, c])
+            m = maximum(m, v)
+            tile[c * LANES + r] = v
+        work[PEAK + r] = m
+
+
+@kernel
+def add_exponentials(tile, powers, n, width, work):
+    """Values become exponentials, and each row's are summed.
+
+    In two words a value becomes t, with exp = power * (1 + t).
+    """
+    for r in range(width):
+        work[TIES + r] = 0.0
+        work[BELOW + r] = 0.0
+        work[BELOW_LOW + r] = 0.0
+    for c in range(n):
+        if powers is not None:
+            for r in range(width):
+                scale = abs(work[SCALE + r])
+                v, peak = tile[c * LANES + r] * scale, work[PEAK + r] * scale
+                y, y_low = exponent(v, peak, work[SLOPE + r], work[SLOPE_LOW + r])
+                t, power = exp2_parts(y, y_low)
+                tile[c * LANES + r] = t
+                powers[c * LANES + r] = power
+                power = power * UNBIAS64 if v < peak else 0.0
+                total, carry = two_sum(work[BELOW + r], power)
+                work[TIES + r] += 0.0 if v < peak else 1.0
+                work[BELOW + r] = total
+                work[BELOW_LOW + r] += fma(power, t, carry)
+        else:
+            for r in range(width):
+                d = tile[c * LANES + r] - work[PEAK + r]
+                e = exp2_plain(d * work[SLOPE + r])
+                tile[c * LANES + r] = e
+                work[TIES + r] += 0.0 if d < 0.0 else 1.0
+                work[BELOW + r] += e if d < 0.0 else 0.0
+    for r in range(width):
+        work[BELOW + r], work[BELOW_LOW + r] = two_sum(work[BELOW + r], work[BELOW_LOW + r])
+
+
+@kernel
+def lane_sums(x, temperature, first, width, work, tile, powers):
+    """Maximum and sums of `width` rows into `work`; True if all of them are PLAIN."""
+    load(x, first, width, work, tile)
+    add_exponentials(tile, powers, x.shape[1], width, work)
+    plain = True
+    for r in range(width):
+        t = temperature_at(temperature, first + r)
+        if regime(work[PEAK + r], t) != PLAIN:
+            plain = False
+            sums = limit_sums(x[first + r], work[PEAK + r], t)
+            work[TIES + r], work[BELOW + r], work[BELOW_LOW + r] = sums
+    return plain
+
+
+@kernel
+def softmax_lanes(x, out, temperature, start, stop, powers):
+    n = x.shape[1]
+    room = np.empty(WORDS + n * LANES)
+    work, tile = room[:WORDS], room[WORDS:]
+    for first in range(start, stop, LANES):
+        width = min(LANES, stop - first)
+        if first == start or temperature.size > 1:
+            set_slopes(temperature, first, width, work, powers)
+        plain = lane_sums(x, temperature, first, width, work, tile, powers)
+        if powers is not None:
+            for r in range(width):
+                total, carry = two_sum(work[TIES + r], work[BELOW + r])
+                work[HIGH + r], work[LOW + r] = reciprocal(total, carry + work[BELOW_LOW + r])
+            for c in range(n):
+                for r in range(width):
+                    inverse = work[HIGH + r]
+                    p = inverse + fma(tile[c * LANES + r], inverse, work[LOW + r])
+                    tile[c * LANES + r] = p * powers[c * LANES + r] * UNBIAS64
+            for r in range(width):
+                work[HIGH + r] = 1.0
+        else:
+            for r in range(width):
+                work[HIGH + r] = 1.0 / (work[TIES + r] + work[BELOW + r])
+        if not plain:  # before x is overwritten, should out be x
+            for r in range(width):
+                t = temperature_at(temperature, first + r)
+                if regime(work[PEAK + r], t) != PLAIN:
+                    limit = np.empty(n)
+                    softmax_limit(x[first + r], limit, work[PEAK + r], t, work[TIES + r])
+                    work[HIGH + r] = 1.0
+                    for c in range(n):
+                        tile[c * LANES + r] = limit[c]
+        for r in range(width):
+            for c in range(n):
+                out[first + r, c] = tile[c * LANES + r] * work[HIGH + r]
+
+
+@kernel
+def log_softmax_lanes(x, out, temperature, start, stop, powers):
+    n = x.shape[1]
+    room = np.empty(WORDS + n * LANES)
+    work, tile = room[:WORDS], room[WORDS:]
+    for first in range(start, stop, LANES):
+        width = min(LANES, stop - first)
+        if first == start or temperature.size > 1:
+            set_slopes(temperature, first, width, work, powers)
+        lane_sums(x, temperature, first, width, work, tile, powers)
+        for r in range(width):
+            t = temperature_at(temperature, first + r)
+            m, ties = work[PEAK + r], work[TIES + r]
+            row = x[first + r]
+            if regime(m, t) != PLAIN:
+                log_softmax_limit(row, out[first + r], m, t, ties)
+                continue
+            log_sum, log_sum_low = log_of_sums(ties, work[BELOW + r], work[BELOW_LOW + r])
+            if powers is not None:
+                log_softmax_wide(row, out[first + r], m, t, log_sum, log_sum_low)
+            else:
+                sign = work[SCALE + r]
+                slope = min(1.0 / abs(t), 1e300)
+                for c in range(n):
+                    out[first + r, c] = (sign * np.float64(row[c]) - m) * slope - log_sum
+
+
+@kernel
+def logsumexp_lanes(x, out, temperature, start, stop, powers):
+    room = np.empty(WORDS + x.shape[1] * LANES)
+    work, tile = room[:WORDS], room[WORDS:]
+    for first in range(start, stop, LANES):
+        width = min(LANES, stop - first)
+        if first == start or temperature.size > 1:
+            set_slopes(temperature, first, width, work, powers)
+        lane_sums(x, temperature, first, width, work, tile, powers)
+        for r in range(width):
+            t = temperature_at(temperature, first + r)
+            sums = work[TIES + r], work[BELOW + r], work[BELOW_LOW + r]
+            out[first + r] = logsumexp_of(work[PEAK + r], t, sums)
+
+
+@kernel
+def smoothmax_lanes(x, out, temperature, start, stop, powers):
+    room = np.empty(WORDS + x.shape[1] * LANES)
+    work, tile = room[:WORDS], room[WORDS:]
+    for first in range(start, stop, LANES):
+        width = min(LANES, stop - first)
+        if first == start or temperature.size > 1:
+            set_slopes(temperature, first, width, work, powers)
+        lane_sums(x, temperature, first, width, work, tile, powers)
+        for r in range(width):
+            t = temperature_at(temperature, first + r)
+            sums = work[TIES + r], work[BELOW + r], work[BELOW_LOW + r]
+            out[first + r] = smoothmax_of(work[PEAK + r], t, sums)
+
+
+@kernel
+def softmax_small(x, temperature):
+    """x becomes its softmax along the last axis: one array to unpack, for calls that must be quick."""
+    heat = np.empty(1)
+    heat[0] = temperature
+    rows = x.reshape(-1, x.shape[-1])
+    powers = np.empty(x.shape[-1] * LANES) if x.itemsize == 8 else None
+    softmax_lanes(rows, rows, heat, 0, rows.shape[0], powers)

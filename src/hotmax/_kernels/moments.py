@@ -1,0 +1,108 @@
+"""Means under softmax: the entropy, and the mean index. float64 in two words, for every type."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hotmax._kernels.arithmetic import (
+    LN2,
+    LOG2E,
+    LOG2E_LOW,
+    UNBIAS64,
+    exp2_parts,
+    fma,
+    kernel,
+    log1p_parts,
+    two_sum,
+)
+from hotmax._kernels.softmax import (
+    FLAT,
+    HARD,
+    PLAIN,
+    limit_sums,
+    log_of_sums,
+    regime,
+    row_sums,
+    sign_of,
+    top,
+)
+from hotmax._kernels.wide import STRIP, exponent, over, scale_of
+
+
+@kernel
+def entropy_moment(x, m, temperature):
+    """The sum of exp(z) * -z over z = (x - m) / T: no term is negative."""
+    scale = scale_of(temperature)
+    slope, slope_low = over(LOG2E, LOG2E_LOW, abs(scale * temperature))
+    m = m * abs(scale)
+    sums = np.zeros(2 * STRIP)
+    for start in range(0, x.size, STRIP):
+        for i in range(min(STRIP, x.size - start)):
+            y, y_low = exponent(np.float64(x[start + i]) * scale, m, slope, slope_low)
+            t, power = exp2_parts(y, y_low)
+            power = -power * UNBIAS64
+            total, carry = two_sum(sums[i], power * y)
+            sums[i] = total
+            sums[STRIP + i] += carry + fma(power * t, y, power * y_low)
+    total, low = 0.0, 0.0
+    for i in range(STRIP):
+        total, carry = two_sum(total, sums[i])
+        low += carry + sums[STRIP + i]
+    return (total + low) * LN2
+
+
+@kernel
+def index_moment(x, m, temperature):
+    """The sum of exp((x - m) / T) * index."""
+    scale = scale_of(temperature)
+    slope, slope_low = over(LOG2E, LOG2E_LOW, abs(scale * temperature))
+    m = m * abs(scale)
+    sums = np.zeros(2 * STRIP)
+    for start in range(0, x.size, STRIP):
+        for i in range(min(STRIP, x.size - start)):
+            y, y_low = exponent(np.float64(x[start + i]) * scale, m, slope, slope_low)
+            t, power = exp2_parts(y, y_low)
+            power = power * UNBIAS64 * np.float64(start + i)
+            total, carry = two_sum(sums[i], power)
+            sums[i] = total
+            sums[STRIP + i] += fma(power, t, carry)
+    total, low = 0.0, 0.0
+    for i in range(STRIP):
+        total, carry = two_sum(total, sums[i])
+        low += carry + sums[STRIP + i]
+    return total + low
+
+
+@kernel
+def entropy_rows(x, out, temperature, start, stop):
+    for r in range(start, stop):
+        t = temperature[r if temperature.size > 1 else 0]
+        m = top(x[r], sign_of(x, t))
+        kind = regime(m, t)
+        if kind == PLAIN:
+            ties, below, below_low = row_sums(x[r], None, m, t, x[r])
+            log_sum, log_sum_low = log_of_sums(ties, below, below_low)
+            out[r] = log_sum + (log_sum_low + entropy_moment(x[r], m, t) / (ties + below))
+        elif kind == HARD or kind == FLAT:
+            out[r] = log1p_parts(limit_sums(x[r], m, t)[0] - 1.0, 0.0)[0]
+        else:
+            out[r] = np.nan
+
+
+@kernel
+def softargmax_rows(x, out, temperature, start, stop):
+    for r in range(start, stop):
+        t = temperature[r if temperature.size > 1 else 0]
+        m = top(x[r], sign_of(x, t))
+        kind = regime(m, t)
+        if kind == PLAIN:
+            ties, below, below_low = row_sums(x[r], None, m, t, x[r])
+            out[r] = index_moment(x[r], m, t) / (ties + below)
+        elif kind == HARD or kind == FLAT:
+            sign, total = sign_of(x, t), 0.0
+            for i in range(x.shape[1]):
+                v = sign * x[r, i]
+                total += np.float64(i) if (v == m if kind == HARD else v > -np.inf) else 0.0
+            out[r] = total / limit_sums(x[r], m, t)[0]
+        else:
+            out[r] = np.nan

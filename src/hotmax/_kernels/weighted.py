@@ -1,0 +1,127 @@
+"""log |sum w exp(x / T)|, one row at a time, with weights of either sign."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hotmax._kernels.arithmetic import (
+    LN2_HIGH,
+    LN2_LOW,
+    LOG2E,
+    LOG2E_LOW,
+    UNBIAS64,
+    exp2_parts,
+    kernel,
+    log1p_parts,
+    two_sum,
+)
+from hotmax._kernels.softmax import FLAT, HARD, NAN, NOTHING, PLAIN, regime
+from hotmax._kernels.wide import exponent, over, scale_of
+
+
+@kernel
+def weighted_top(x, weights, sign):
+    """max(sign * x) over weights that are not 0; nan if any of those entries or weights is nan."""
+    m = -np.inf
+    for i in range(x.size):
+        v = sign * np.float64(x[i])
+        if weights[i] != 0.0:
+            m = max(m, v) if not (m != m or v != v or weights[i] != weights[i]) else np.nan
+    return m
+
+
+@kernel
+def weighted_limit(x, weights, sign, m, kind):
+    """The sum of the weights that count at the limits of temperature."""
+    total = 0.0
+    for i in range(x.size):
+        v = sign * np.float64(x[i])
+        if weights[i] != 0.0 and (v == m if kind == HARD else v > -np.inf):
+            total += weights[i]
+    return total
+
+
+@kernel
+def exponent_of(total):
+    return math.frexp(total)[1] - 1
+
+
+@kernel
+def log_magnitude(total, low, k):
+    """log(total + low) + k log 2 in two words, for total > 0."""
+    shift = exponent_of(total)
+    scaled, scaled_low = math.ldexp(total, -shift), math.ldexp(low, -shift)
+    k += shift
+    s, carry = two_sum(scaled - 1.0, scaled_low)
+    if s < 0.0:  # total was a power of two, and low below it: log(1 + s) from the binade beneath
+        scaled, scaled_low, k = 2.0 * scaled, 2.0 * scaled_low, k - 1
+        s, carry = two_sum(scaled - 1.0, scaled_low)
+    high, high_low = log1p_parts(s, carry)
+    result, rest = two_sum(k * LN2_HIGH, high)
+    return result, rest + (k * LN2_LOW + high_low)
+
+
+@kernel
+def weighted_row(x, weights, temperature):
+    """(log |sum|, sign of the sum)."""
+    sign = -1.0 if temperature < 0.0 else 1.0
+    m = weighted_top(x, weights, sign)
+    kind = regime(m, temperature)
+    if kind == NAN:
+        return np.nan, np.nan
+    if kind == NOTHING:
+        return -np.inf, 0.0
+    if kind != PLAIN:
+        total = weighted_limit(x, weights, sign, m, kind)
+        if kind == HARD and m != 0.0:
+            if total == 0.0:
+                return np.nan, np.nan
+            return (np.inf if m > 0.0 else -np.inf), np.sign(total)
+        return np.log(abs(total)), np.sign(total)
+    scale = scale_of(temperature)
+    slope, slope_low = over(LOG2E, LOG2E_LOW, abs(scale * temperature))
+    peak = m * abs(scale)
+    # Every term is mantissa * 2**power: the largest power first, so that nothing is lost.
+    largest = -1e9
+    for i in range(x.size):
+        if weights[i] != 0.0 and sign * np.float64(x[i]) > -np.inf:
+            d = (np.float64(x[i]) * scale - peak) * slope
+            largest = max(largest, np.rint(max(d, -1e8)) + exponent_of(abs(weights[i])))
+    total, low = 0.0, 0.0
+    for i in range(x.size):
+        v = np.float64(x[i]) * scale
+        if weights[i] != 0.0 and v > -np.inf:
+            shift = exponent_of(abs(weights[i]))
+            whole = np.rint(max((v - peak) * slope, -1e8))
+            gap = whole + shift - largest
+            if gap > -1000.0:
+                d = exponent_from(v, peak, slope, slope_low, whole)
+                t, power = exp2_parts(d[0], d[1])
+                weight = math.ldexp(weights[i], -shift) * math.ldexp(power * UNBIAS64, int(gap))
+                total, carry = two_sum(total, weight)
+                low += carry + weight * t
+    total, low = two_sum(total, low)
+    if total == 0.0:
+        return -np.inf, 0.0
+    high, high_low = log_magnitude(abs(total), low * np.sign(total), largest)
+    q, q_low = over(m, 0.0, abs(temperature))
+    if abs(q) > 2.0**1000:
+        return q, np.sign(total)
+    result, carry = two_sum(q, high)
+    return result + (carry + (q_low + high_low)), np.sign(total)
+
+
+@kernel
+def exponent_from(v, peak, slope, slope_low, whole):
+    """The exponent of exp((x - m) / T) less its whole part, in two words."""
+    y, y_low = exponent(v, peak, slope, slope_low)
+    return y - whole, y_low
+
+
+@kernel
+def weighted_rows(x, weights, out, signs, temperature, start, stop):
+    for r in range(start, stop):
+        t = temperature[r if temperature.size > 1 else 0]
+        out[r], signs[r] = weighted_row(x[r], weights[r], t)

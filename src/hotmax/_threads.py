@@ -1,0 +1,125 @@
+"""Rows over threads. Nothing else in hotmax knows about threads.
+
+Kernels release the GIL, so plain threads serve. The calling thread works too, and takes over what
+the pool has not begun: a busy pool slows a call down, but cannot stall it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+VARIABLE = "HOTMAX_NUM_THREADS"
+
+
+def _check(count: object, name: str) -> int:
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"{name} must be an int, got {count!r}")
+    if count < 1:
+        raise ValueError(f"{name} must be at least 1, got {count}")
+    return count
+
+
+def _default() -> int:
+    text = os.environ.get(VARIABLE, "")
+    if text:
+        if not text.isdecimal():
+            raise ValueError(f"the environment variable {VARIABLE} takes a number, got {text!r}")
+        return _check(int(text), f"the environment variable {VARIABLE}")
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+_count: int | None = None
+_pool: ThreadPoolExecutor | None = None
+_lock = threading.Lock()
+
+
+def get_threads() -> int:
+    """The number of threads that large arrays are shared among.
+
+    Example:
+        >>> import hotmax as hm
+        >>> hm.set_threads(2)
+        >>> hm.get_threads()
+        2
+    """
+    global _count
+    if _count is None:
+        _count = _default()
+    return _count
+
+
+def set_threads(count: int) -> None:
+    """Share large arrays among `count` threads, from now on, in the whole process.
+
+    Results do not change with it, to the last bit. Without a call it is the environment variable
+    HOTMAX_NUM_THREADS, or else the number of processors that this process may use.
+
+    Example:
+        >>> import hotmax as hm
+        >>> hm.set_threads(1)
+    """
+    global _count, _pool
+    count = _check(count, "count")
+    with _lock:
+        if _pool is not None and count != _count:
+            _pool.shutdown(wait=False)
+            _pool = None
+        _count = count
+
+
+def _forget() -> None:
+    """After a fork the child has none of its parent's threads: make new ones when needed."""
+    global _pool, _lock
+    _pool = None
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def _helpers(task: Callable[[], None], count: int) -> list[Callable[[], object]]:
+    """Start `task` in up to `count` pool threads; each returned call waits for one to end."""
+    global _pool
+    futures = []
+    with _lock:
+        if _pool is None:
+            _pool = ThreadPoolExecutor(get_threads(), thread_name_prefix="hotmax")
+        try:
+            for _ in range(count):
+                futures.append(_pool.submit(task))
+        except RuntimeError:  # the interpreter is shutting down: the caller does it all
+            pass
+    return [lambda f=future: f.cancel() or f.result() for future in futures]  # type: ignore[misc]
+
+
+def for_ranges(work: Callable[[int, int], None], total: int, step: int) -> None:
+    """Call work(start, stop) for consecutive ranges of up to `step`, in any order, over threads.
+
+    Ctrl-C, or an error in `work`, stops it at the next range; no thread is left at work.
+    """
+    starts = itertools.count(0, step)
+    stopped = False
+
+    def drain() -> None:
+        for start in starts:
+            if stopped or start >= total:
+                return
+            work(start, min(start + step, total))
+
+    others = min(get_threads(), -(-total // step)) - 1
+    waits = _helpers(drain, others) if others > 0 else []
+    try:
+        drain()
+    except BaseException:
+        stopped = True
+        raise
+    finally:
+        for wait in waits:
+            wait()
