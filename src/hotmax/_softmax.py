@@ -7,10 +7,12 @@ import numbers
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
-from hotmax import _boundary as boundary
-from hotmax._boundary import FLOAT32, FLOAT64, Axis, Operation
+from hotmax._boundary import FLOAT32, Axis, as_temperature
+from hotmax._dispatch import Operation, map_entries, reduce_rows, reduce_weighted
 from hotmax._kernels import lanes, moments, softmax as kernels, weighted
+from hotmax._kernels.lanes import SHORT, softmax_small
 
 SOFTMAX = Operation(
     kernels.softmax_rows, lanes.softmax_lanes, kernels.softmax_block, reduces=False, empty=0.0
@@ -27,19 +29,19 @@ LOGSUMEXP = Operation(
     lanes.logsumexp_lanes,
     kernels.logsumexp_of,
     reduces=True,
-    empty=-math.inf,
+    empty=None,
 )
 SMOOTHMAX = Operation(
     kernels.smoothmax_rows,
     lanes.smoothmax_lanes,
     kernels.smoothmax_of,
     reduces=True,
-    empty=-math.inf,
+    empty=None,
 )
 ENTROPY = Operation(moments.entropy_rows, None, None, reduces=True, empty=0.0)
 SOFTARGMAX = Operation(moments.softargmax_rows, None, None, reduces=True, empty=0.0)
 
-SMALL = 1024  # entries
+SMALL = 32  # rows
 
 
 def softmax(
@@ -80,22 +82,21 @@ def softmax(
     Reference:
         Bridle, Probabilistic interpretation of feedforward classification network outputs, 1990.
     """
-    if (
-        type(x) is np.ndarray
+    if (  # a small array: its way to a kernel is most of the work
+        type(x) is ndarray
+        and x.dtype is FLOAT32
+        and len(shape := x.shape) == 2
+        and 0 < shape[1] <= SHORT
+        and shape[0] <= SMALL
         and type(temperature) is float
+        and temperature == temperature
+        and axis == -1
         and where is None
         and out is None
-        and axis == -1
-        and (x.dtype is FLOAT32 or x.dtype is FLOAT64)
-        and 1 <= x.ndim <= 2
-        and 0 < x.size <= SMALL
-        and x.shape[-1] <= lanes.SHORT
-        and temperature == temperature
+        and softmax_small(result := x.copy(), temperature)
     ):
-        result = x.copy()
-        lanes.softmax_small(result, temperature)
         return result
-    return boundary.map_entries(SOFTMAX, x, axis, temperature, where, out)
+    return map_entries(SOFTMAX, x, axis, temperature, where, out)
 
 
 def log_softmax(
@@ -125,7 +126,7 @@ def log_softmax(
     The same in NumPy, where nothing overflows or is lost:
         x / T - np.log(np.exp(x / T).sum(-1, keepdims=True))
     """
-    return boundary.map_entries(LOG_SOFTMAX, x, axis, temperature, where, out)
+    return map_entries(LOG_SOFTMAX, x, axis, temperature, where, out)
 
 
 def logsumexp(
@@ -167,10 +168,10 @@ def logsumexp(
         np.log(np.exp(x / T).sum(-1))
     """
     if weights is None and not return_sign:
-        return boundary.reduce_rows(LOGSUMEXP, x, axis, temperature, where, keepdims, out)
+        return reduce_rows(LOGSUMEXP, x, axis, temperature, where, keepdims, out)
     if weights is None:
         weights = 1.0
-    return boundary.reduce_weighted(
+    return reduce_weighted(
         weighted.weighted_rows, x, weights, axis, temperature, where, return_sign, keepdims, out
     )
 
@@ -203,7 +204,7 @@ def smoothmax(
     The same in NumPy, where nothing overflows:
         T * np.log(np.exp(x / T).sum(-1))
     """
-    return boundary.reduce_rows(SMOOTHMAX, x, axis, temperature, where, keepdims, out)
+    return reduce_rows(SMOOTHMAX, x, axis, temperature, where, keepdims, out)
 
 
 def softmin(
@@ -227,10 +228,7 @@ def softmin(
     The same in NumPy, where nothing overflows:
         np.exp(-x / T) / np.exp(-x / T).sum(-1, keepdims=True)
     """
-    heat = boundary.as_temperature(temperature)
-    # 0 has no sign to turn: the limit of softmin at 0 is the limit of softmax of -x at 0.
-    turned = np.where(heat == 0.0, -np.finfo(np.float64).smallest_subnormal, -heat)
-    return boundary.map_entries(SOFTMAX, x, axis, turned, where, out)
+    return map_entries(SOFTMAX, x, axis, -as_temperature(temperature), where, out)
 
 
 def hardmax(x: object, *, axis: Axis = -1, where: object = None, out: object = None) -> Any:
@@ -247,7 +245,7 @@ def hardmax(x: object, *, axis: Axis = -1, where: object = None, out: object = N
     The same in NumPy:
         (x == x.max(-1, keepdims=True)) / (x == x.max(-1, keepdims=True)).sum(-1, keepdims=True)
     """
-    return boundary.map_entries(SOFTMAX, x, axis, 0.0, where, out)
+    return map_entries(SOFTMAX, x, axis, 0.0, where, out)
 
 
 def softargmax(
@@ -276,7 +274,7 @@ def softargmax(
     The same in NumPy, where nothing overflows:
         (np.arange(x.shape[-1]) * np.exp(x / T)).sum(-1) / np.exp(x / T).sum(-1)
     """
-    return boundary.reduce_rows(SOFTARGMAX, x, axis, temperature, where, keepdims, out)
+    return reduce_rows(SOFTARGMAX, x, axis, temperature, where, keepdims, out)
 
 
 def entropy(
@@ -305,7 +303,7 @@ def entropy(
     The same in NumPy, where nothing overflows:
         np.log(np.exp(x / T).sum(-1)) - (x / T * np.exp(x / T)).sum(-1) / np.exp(x / T).sum(-1)
     """
-    return boundary.reduce_rows(ENTROPY, x, axis, temperature, where, keepdims, out)
+    return reduce_rows(ENTROPY, x, axis, temperature, where, keepdims, out)
 
 
 def temperature_of_base(base: float) -> float:

@@ -6,6 +6,8 @@ row's bits do not depend on its neighbours. `powers` is room for float64 rows, N
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from hotmax._kernels.arithmetic import (
@@ -18,6 +20,7 @@ from hotmax._kernels.arithmetic import (
     inline,
     kernel,
     maximum,
+    quick_kernel,
     reciprocal,
     two_sum,
 )
@@ -58,7 +61,7 @@ def set_slopes(temperature, first, width, work, powers):
             slope, slope_low = over(LOG2E, LOG2E_LOW, abs(t * scale))
             work[SLOPE_LOW + r] = slope_low
         else:  # no float32 gap, however small, outlasts a slope of 1e300
-            scale = -1.0 if t < 0.0 else 1.0
+            scale = math.copysign(1.0, t)
             slope = min(LOG2E / abs(t), 1e300)
         work[SCALE + r] = scale
         work[SLOPE + r] = slope
@@ -68,7 +71,7 @@ def set_slopes(temperature, first, width, work, powers):
 def load(x, first, width, work, tile):
     """tile[c * LANES + r] = row first + r, class c, turned by the sign of T; and the maxima."""
     for r in range(width):
-        sign = -1.0 if work[SCALE + r] < 0.0 else 1.0
+        sign = math.copysign(1.0, work[SCALE + r])
         m = -np.inf
         for c in range(x.shape[1]):
             v = sign * np.float64(x[first + r, c])
@@ -222,11 +225,29 @@ def smoothmax_lanes(x, out, temperature, start, stop, powers):
             out[first + r] = smoothmax_of(work[PEAK + r], t, sums)
 
 
-@kernel
+@quick_kernel
 def softmax_small(x, temperature):
-    """x becomes its softmax along the last axis: one array to unpack, for calls that must be quick."""
-    heat = np.empty(1)
-    heat[0] = temperature
-    rows = x.reshape(-1, x.shape[-1])
-    powers = np.empty(x.shape[-1] * LANES) if x.itemsize == 8 else None
-    softmax_lanes(rows, rows, heat, 0, rows.shape[0], powers)
+    """A few float32 rows become their softmax, one by one; False, half done, if one is not PLAIN.
+
+    The arithmetic is that of the lanes, and so are the bits: what is saved is the workspace.
+    """
+    terms = np.empty(SHORT)
+    slope = min(LOG2E / abs(temperature), 1e300)
+    sign = math.copysign(1.0, temperature)
+    for r in range(x.shape[0]):
+        m = -np.inf
+        for c in range(x.shape[1]):
+            m = maximum(m, sign * np.float64(x[r, c]))
+        if regime(m, temperature) != PLAIN:
+            return False
+        ties, below = 0.0, 0.0
+        for c in range(x.shape[1]):
+            d = sign * np.float64(x[r, c]) - m
+            e = exp2_plain(d * slope)
+            terms[c] = e
+            ties += 0.0 if d < 0.0 else 1.0
+            below += e if d < 0.0 else 0.0
+        inverse = 1.0 / (ties + below)
+        for c in range(x.shape[1]):
+            x[r, c] = terms[c] * inverse
+    return True

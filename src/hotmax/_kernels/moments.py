@@ -96,7 +96,7 @@ def softargmax_rows(x, out, temperature, start, stop):
         m = top(x[r], sign_of(x, t))
         kind = regime(m, t)
         if kind == PLAIN:
-            ties, below, below_low = row_sums(x[r], None, m, t, x[r])
+            ties, below, _ = row_sums(x[r], None, m, t, x[r])
             out[r] = index_moment(x[r], m, t) / (ties + below)
         elif kind == HARD or kind == FLAT:
             sign, total = sign_of(x, t), 0.0

@@ -152,5 +152,3 @@ def log_softmax_narrow(x, out, m, temperature, log_sum):
     slope = 1.0 / temperature
     for i in range(x.size):
         out[i] = (np.float64(x[i]) - m) * slope - log_sum
-
-

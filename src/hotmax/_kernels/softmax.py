@@ -16,6 +16,8 @@ SHORT classes are computed side by side, in `lanes`.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from hotmax._kernels.arithmetic import (
@@ -57,9 +59,8 @@ def top(x, sign):
 
 @inline
 def sign_of(x, temperature):
-    """-1 or 1 in the type of x: a negative temperature turns the row upside down."""
-    one = x.dtype.type(1)
-    return -one if temperature < 0.0 else one
+    """-1 or 1 in the type of x: below 0, and at -0.0, temperature turns the row upside down."""
+    return x.dtype.type(math.copysign(1.0, temperature))
 
 
 @inline
@@ -231,7 +232,7 @@ def logsumexp_of(m, temperature, sums):
 def smoothmax_of(m, temperature, sums):
     """T log sum exp(x / T) from a row's maximum and sums."""
     ties, below, below_low = sums
-    sign = -1.0 if temperature < 0.0 else 1.0
+    sign = math.copysign(1.0, temperature)
     kind = regime(m, temperature)
     if kind == NAN or kind == NOTHING or kind == HARD:
         return sign * m

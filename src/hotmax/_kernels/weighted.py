@@ -17,7 +17,7 @@ from hotmax._kernels.arithmetic import (
     log1p_parts,
     two_sum,
 )
-from hotmax._kernels.softmax import FLAT, HARD, NAN, NOTHING, PLAIN, regime
+from hotmax._kernels.softmax import HARD, NAN, NOTHING, PLAIN, regime
 from hotmax._kernels.wide import exponent, over, scale_of
 
 
@@ -66,7 +66,7 @@ def log_magnitude(total, low, k):
 @kernel
 def weighted_row(x, weights, temperature):
     """(log |sum|, sign of the sum)."""
-    sign = -1.0 if temperature < 0.0 else 1.0
+    sign = math.copysign(1.0, temperature)
     m = weighted_top(x, weights, sign)
     kind = regime(m, temperature)
     if kind == NAN:

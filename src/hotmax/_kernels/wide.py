@@ -5,6 +5,8 @@ Used for float64, for short rows of every type, and for float32 rows at extreme 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from hotmax._kernels.arithmetic import (
@@ -32,7 +34,7 @@ def scale_of(temperature):
         scale = 2.0**-200
     elif size < 2.0**-900:
         scale = 2.0**200
-    return -scale if temperature < 0.0 else scale
+    return math.copysign(scale, temperature)
 
 
 @inline

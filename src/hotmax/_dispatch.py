@@ -1,0 +1,297 @@
+"""Which kernel runs on which rows, and on which thread.
+
+A contiguous array goes to its kernel as it is. Anything else is staged: some rows at a time are
+gathered into a small contiguous buffer, computed, and put back, so that a mask, a stride or a
+half-precision type costs a little time and next to no memory.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hotmax import _threads
+from hotmax._boundary import (
+    FLOAT32,
+    Array,
+    Axis,
+    Rows,
+    as_array,
+    check_out,
+    compute_type,
+    give_back,
+)
+from hotmax._kernels.lanes import LANES, SHORT
+from hotmax._kernels.narrow import CHUNK
+from hotmax._kernels.softmax import BLOCK, KEEP, add_sums, block_sums, top
+from hotmax._kernels.staging import gather, scatter
+
+STEP = 1 << 17  # entries that one range of rows holds at least: some 100 microseconds of work
+STAGE = 1 << 16  # entries of a staging buffer
+LONG = 1 << 20  # classes from which the blocks of one row are shared among threads
+STREAM = 1 << 22  # entries from which a float32 result is written past the caches
+
+
+@dataclass(frozen=True)
+class Operation:
+    """The kernels of one function."""
+
+    rows: Callable[..., None]  # over many rows
+    lanes: Callable[..., None] | None  # over short rows, side by side
+    finish: Callable[..., Any] | None  # from maximum and sums: writes a block, or gives a number
+    reduces: bool  # one number for each row, or one for each entry
+    empty: float | None  # for a row with nothing allowed; None: as the kernel has it
+
+
+_own = threading.local()
+
+
+def room(size: int) -> Array:
+    """Room for the float32 exponentials of a row, kept for the next row of this thread."""
+    kept: Array | None = getattr(_own, "room", None)
+    if kept is None or kept.size < size:
+        kept = _own.room = np.empty(size, np.float32)
+    return kept[:size]
+
+
+def compute(
+    operation: Operation, x2: Array, out: Array, temperature: Array, start: int, stop: int
+) -> None:
+    """Rows start..stop of a contiguous x2, in the calling thread."""
+    classes = x2.shape[1]
+    narrow = x2.dtype == FLOAT32
+    if operation.lanes is None:
+        operation.rows(x2, out, temperature, start, stop)
+    elif classes <= SHORT:
+        powers = None if narrow else np.empty(classes * LANES)
+        operation.lanes(x2, out, temperature, start, stop, powers)
+    else:
+        exps = room(min(classes, KEEP)) if narrow else None
+        operation.rows(x2, out, temperature, start, stop, exps, out.size >= STREAM)
+
+
+def compute_long(
+    reduces: bool, finish: Callable[..., Any], x: Array, out: Any, temperature: float
+) -> Any:
+    """One long row, its blocks over threads: the same steps, so the same bits, as in a kernel."""
+    n = x.size
+    blocks = -(-n // BLOCK)
+    tops, sums = np.empty(blocks), np.empty((blocks, 3))
+    sign = x.dtype.type(np.copysign(1.0, temperature))
+
+    narrow = x.dtype == FLOAT32
+
+    def find_top(first: int, last: int) -> None:
+        for b in range(first, last):
+            tops[b] = top(x[b * BLOCK : (b + 1) * BLOCK], sign)
+
+    def find_sums(first: int, last: int) -> None:
+        exps = room(CHUNK) if narrow else None
+        for b in range(first, last):
+            block = x[b * BLOCK : (b + 1) * BLOCK]
+            sums[b] = block_sums(block, exps, m, temperature, block[:0])
+
+    def write(first: int, last: int) -> None:
+        part = slice(first * BLOCK, last * BLOCK)
+        exps = room(BLOCK) if narrow else None
+        finish(x[part], out[part], exps, False, m, temperature, total, n >= STREAM)
+
+    _threads.for_ranges(find_top, blocks, 4)
+    m = float(np.max(tops))
+    _threads.for_ranges(find_sums, blocks, 2)
+    total = (0.0, 0.0, 0.0)
+    for block in sums:
+        total = add_sums(total, (block[0], block[1], block[2]))
+    if reduces:
+        return finish(m, temperature, total)
+    _threads.for_ranges(write, blocks, 2)
+    return None
+
+
+def compute_all(operation: Operation, x2: Array, out: Array, temperature: Array) -> None:
+    """All rows of a contiguous x2, over threads."""
+    rows, classes = x2.shape
+    if classes >= LONG and operation.finish is not None:
+        for r in range(rows):
+            t = float(temperature[r if temperature.size > 1 else 0])
+            number = compute_long(operation.reduces, operation.finish, x2[r], out[r], t)
+            if operation.reduces:
+                out[r] = number
+        return
+
+    def work(start: int, stop: int) -> None:
+        compute(operation, x2, out, temperature, start, stop)
+
+    if x2.size <= STEP:
+        work(0, rows)
+    else:
+        _threads.for_ranges(work, rows, range_of(rows, classes))
+
+
+def range_of(rows: int, classes: int) -> int:
+    """Rows in one range: enough to be worth a thread, few enough to balance and to interrupt."""
+    step = max(STEP // classes, min(rows // 32, 16 * STEP // classes), 1)
+    return -(-step // LANES) * LANES if classes <= SHORT else step
+
+
+def pieces(start: int, stop: int, inner: int) -> Iterator[tuple[int, slice, slice]]:
+    """Rows start..stop as (outer, inner rows, rows): none crosses from one outer to the next."""
+    while start < stop:
+        outer, first = divmod(start, inner)
+        last = min(first + stop - start, inner)
+        yield outer, slice(first, last), slice(start, start + last - first)
+        start += last - first
+
+
+def for_stages(work: Callable[[int, int], None], rows: Rows) -> None:
+    """Rows over threads in ranges that suit a staging buffer; a long row is threaded within."""
+    if rows.classes >= LONG:
+        for r in range(rows.count):
+            work(r, r + 1)
+    else:
+        classes = max(rows.classes, 1)
+        _threads.for_ranges(
+            work, rows.count, max(STAGE // classes, min(64, 4 * STAGE // classes), 1)
+        )
+
+
+def run_staged(operation: Operation, rows: Rows, out3: Array) -> None:
+    """Some rows at a time through a contiguous buffer."""
+    kind = compute_type(rows.x.dtype)
+    x3, where3, heat = rows.view(rows.x), rows.mask_view(), rows.temperature
+    inner = x3.shape[1]
+    beside = inner > 1 and x3.strides[1] == rows.x.itemsize  # rows side by side, classes apart
+
+    def work(start: int, stop: int) -> None:
+        for outer, part, numbers in pieces(start, stop, inner):
+            stage((outer, part), heat if heat.size == 1 else heat[numbers])
+
+    def stage(place: tuple[int, slice], temperature: Array) -> None:
+        source, target = x3[place], out3[place]
+        buffer = np.empty(source.shape, kind)
+        if beside and source.dtype == kind:
+            gather(source.T, buffer)
+        else:
+            buffer[...] = source
+        if where3 is not None:  # what is masked is as far from the maximum as can be
+            absent = np.where(np.signbit(temperature), np.inf, -np.inf)[:, None]
+            np.copyto(buffer, absent, where=~where3[place], casting="same_kind")
+        result = np.empty(target.shape, kind)
+        if rows.classes >= LONG:
+            compute_all(operation, buffer, result, temperature)
+        else:
+            compute(operation, buffer, result, temperature, 0, len(buffer))
+        if where3 is not None and operation.empty is not None:
+            result[~where3[place].any(axis=-1)] = operation.empty
+        if beside and target.dtype == kind and target.ndim == 2:
+            scatter(result, target.T)
+        else:
+            with np.errstate(all="ignore"):  # a float32 beyond float16 is inf, without a word
+                target[...] = result
+
+    for_stages(work, rows)
+
+
+def map_entries(
+    operation: Operation, x: object, axis: Axis, temperature: object, where: object, out: object
+) -> Any:
+    """A function with one result for each entry."""
+    rows = Rows(x, axis, temperature, where)
+    given = check_out(out, rows.shape, rows.dtype)
+    if given is not None and given.flags.carray and not overlaps(given, rows):
+        target = given
+    else:
+        target = np.empty(rows.shape, rows.dtype)
+    if target.size and rows.is_direct():
+        shape = (rows.count, rows.classes)
+        compute_all(operation, rows.x.reshape(shape), target.reshape(shape), rows.temperature)
+    elif target.size:
+        out3 = rows.view(target)
+        run_staged(operation, rows, out3)
+        if not np.may_share_memory(out3, target):  # axes that lie apart: the view was a copy
+            turned = rows.turn(target)
+            turned[...] = out3.reshape(turned.shape)
+    if given is None:
+        return target if target.ndim else target[()]
+    if target is not given:
+        given[...] = target
+    return given
+
+
+def overlaps(out: Array, rows: Rows) -> bool:
+    """Would writing to out destroy what is still to be read? Not if out is x itself."""
+    x, mask = rows.x, rows.where
+    if mask is not None and np.may_share_memory(out, mask):
+        return True
+    same = out.ctypes.data == x.ctypes.data and out.strides == x.strides and out.dtype == x.dtype
+    return bool(np.may_share_memory(out, x)) and not same
+
+
+def reduce_rows(
+    operation: Operation,
+    x: object,
+    axis: Axis,
+    temperature: object,
+    where: object,
+    keepdims: bool,
+    out: object,
+) -> Any:
+    """A function with one result for each row."""
+    rows = Rows(x, axis, temperature, where)
+    shape = rows.shape_of_numbers(keepdims)
+    given = check_out(out, shape, rows.dtype)
+    numbers = np.empty(rows.count, compute_type(rows.x.dtype))
+    if rows.classes == 0 and operation.empty is not None:
+        numbers[:] = operation.empty
+    elif rows.is_direct():
+        x2 = rows.x.reshape(rows.count, rows.classes)
+        compute_all(operation, x2, numbers, rows.temperature)
+    else:
+        run_staged(operation, rows, numbers.reshape(rows.view(rows.x).shape[:2]))
+    return give_back(numbers, shape, rows.dtype, given)
+
+
+def reduce_weighted(
+    kernel: Callable[..., None],
+    x: object,
+    weights: object,
+    axis: Axis,
+    temperature: object,
+    where: object,
+    return_sign: bool,
+    keepdims: bool,
+    out: object,
+) -> Any:
+    """logsumexp with weights: x and weights broadcast against each other, as in scipy."""
+    array, factor = as_array(x), as_array(weights, "weights")
+    if not return_sign and np.any(factor < 0):
+        raise ValueError("weights must not be negative, unless return_sign=True")
+    try:
+        together = np.broadcast_shapes(array.shape, factor.shape)
+    except ValueError:
+        raise ValueError(
+            f"weights must broadcast against x, of shape {array.shape}, got shape {factor.shape}"
+        ) from None
+    rows = Rows(np.broadcast_to(array, together), axis, temperature, where)
+    shape = rows.shape_of_numbers(keepdims)
+    given = check_out(out, shape, rows.dtype)
+    x3, weights3 = rows.view(rows.x), rows.view(np.broadcast_to(factor, together))
+    where3, heat = rows.mask_view(), rows.temperature
+    numbers, signs = np.empty(rows.count), np.empty(rows.count)
+
+    def work(start: int, stop: int) -> None:
+        for outer, part, those in pieces(start, stop, x3.shape[1]):
+            row = x3[outer, part].astype(np.float64, order="C")
+            factors = weights3[outer, part].astype(np.float64, order="C")
+            if where3 is not None:
+                factors[~where3[outer, part]] = 0.0
+            t = heat if heat.size == 1 else heat[those]
+            kernel(row, factors, numbers[those], signs[those], t, 0, len(row))
+
+    for_stages(work, rows)
+    result = give_back(numbers, shape, rows.dtype, given)
+    return (result, give_back(signs, shape, rows.dtype, None)) if return_sign else result

@@ -1,0 +1,1 @@
+"""What hotmax shows: leaves of the tree, which nothing else imports."""

@@ -1,0 +1,199 @@
+"""A tour of the core on the terminal: `python -m hotmax.view.tour`.
+
+Every number is computed as it is shown. It needs nothing beyond hotmax's own dependencies.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from decimal import Context, Decimal, localcontext
+from typing import Any
+
+import numpy as np
+
+import hotmax as hm
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+WIDTH = 32  # of a bar of probability 1
+
+
+def naive_softmax(x: Array, temperature: float = 1.0) -> Array:
+    """The usual formula: divide, subtract the maximum, exponentiate, normalise."""
+    with np.errstate(all="ignore"):
+        x = x if temperature == 1.0 else x / temperature
+        exps = np.exp(x - x.max(-1, keepdims=True))
+        return np.asarray(exps / exps.sum(-1, keepdims=True))
+
+
+def naive_log_softmax(x: Array) -> Array:
+    shifted = x - x.max(-1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)))
+
+
+def bar(probability: float) -> str:
+    """A bar of eighths of a character, or of # where the terminal has no others."""
+    if "utf" not in (sys.stdout.encoding or "").lower():
+        return "#" * round(probability * WIDTH)
+    whole, eighths = divmod(round(probability * WIDTH * 8), 8)
+    return "█" * whole + " ▏▎▍▌▋▊▉"[eighths].strip()
+
+
+def numbers(values: Array) -> str:
+    return "[" + ", ".join(f"{float(v):.4g}" for v in values) + "]"
+
+
+def heading(text: str) -> None:
+    print(f"\n{text}\n{'-' * len(text)}", flush=True)
+
+
+def show_temperatures() -> None:
+    heading("One row of logits at every temperature")
+    names = ["cat", "dog", "fox", "owl"]
+    logits = np.array([3.0, 3.0, 2.0, -1.0])
+    print("logits: " + ", ".join(f"{n} {x:g}" for n, x in zip(names, logits, strict=True)))
+    for temperature, meaning in [
+        (0.0, "all mass on the largest, shared evenly among ties"),
+        (0.5, "sharper"),
+        (1.0, "softmax as it is usually written"),
+        (2.0, "flatter"),
+        (np.inf, "uniform"),
+        (-1.0, "the order turned round: softmin"),
+    ]:
+        p = hm.softmax(logits, temperature=temperature)
+        print(f"\ntemperature {temperature:g}: {meaning}")
+        print(f"(entropy {hm.entropy(logits, temperature=temperature):.4f} nats)")
+        for name, probability in zip(names, p, strict=True):
+            print(f"  {name}  {probability:.4f}  {bar(probability)}".rstrip())
+
+
+def show_failures() -> None:
+    heading("Where the usual formula fails")
+    print("The usual formula in NumPy, x / T, minus its maximum, exp, divided by its sum:")
+    tiny = np.array([-128, 127, 0], np.int8)
+    close = np.array([0.0, -40.0])
+    huge = np.array([1e300, 9e299, 0.0])
+    many = np.zeros(100_000, np.float16)
+    cases: list[tuple[str, Array, Array, str]] = [
+        (
+            "softmax of int8 [-128, 127, 0]",
+            naive_softmax(tiny),
+            hm.softmax(tiny),
+            "-128 - 127 does not fit into 8 bits and wraps round to 1",
+        ),
+        (
+            "log_softmax of [0, -40]",
+            naive_log_softmax(close),
+            hm.log_softmax(close),
+            "1 + exp(-40) rounds to 1, and its logarithm to 0",
+        ),
+        (
+            "softmax of [1e300, 9e299, 0] at temperature 1e-10",
+            naive_softmax(huge, 1e-10),
+            hm.softmax(huge, temperature=1e-10),
+            "x / T is inf, and inf - inf is nan",
+        ),
+        (
+            "softmax of 100,000 equal float16 logits, the first three",
+            naive_softmax(many)[:3],
+            hm.softmax(many)[:3],
+            "the sum, 100,000, is beyond float16",
+        ),
+        (
+            "softmax of [1, 3, 3] at temperature 0",
+            naive_softmax(np.array([1.0, 3.0, 3.0]), 0.0),
+            hm.softmax([1.0, 3.0, 3.0], temperature=0),
+            "x / 0 is inf; the limit exists all the same",
+        ),
+    ]
+    for what, theirs, ours, why in cases:
+        print(f"\n{what}\n  usual   {numbers(theirs)}\n  hotmax  {numbers(ours)}\n  ({why})")
+
+
+def exact_softmax(row: Array) -> list[Decimal]:
+    """softmax with 60 digits."""
+    with localcontext(Context(prec=60)):
+        x = [Decimal(float(v)) for v in row]
+        top = max(x)
+        exps = [(v - top).exp() for v in x]
+        total = sum(exps)
+        return [e / total for e in exps]
+
+
+def worst_ulp(result: Array, exact: Sequence[Decimal]) -> float:
+    """The largest distance from the truth, in units in the last place of the float at the truth."""
+    units = np.spacing(np.array([float(e) for e in exact], result.dtype))
+    return max(
+        float(abs(Decimal(float(r)) - e) / Decimal(float(u)))
+        for r, e, u in zip(result, exact, units, strict=True)
+    )
+
+
+def show_accuracy() -> None:
+    heading("How near to the truth")
+    rng = np.random.default_rng(0)
+    print("Worst error over 5 rows of 1000 logits, in units in the last place (ULP), against")
+    print("softmax computed with 60 digits:\n")
+    print(f"  {'logits':<18}{'dtype':<9}{'usual':>9}{'hotmax':>9}")
+    for scale in (1, 10):
+        x = rng.normal(0, scale, (5, 1000))
+        for dtype in (np.float32, np.float64):
+            rows = x.astype(dtype)
+            exact = [exact_softmax(row) for row in rows]
+            theirs, ours = (
+                max(map(worst_ulp, f(rows), exact)) for f in (naive_softmax, hm.softmax)
+            )
+            name = np.dtype(dtype).name
+            print(f"  {f'normal(0, {scale})':<18}{name:<9}{theirs:>9.2f}{ours:>9.2f}")
+
+
+def median_ms(*calls: Callable[[], object]) -> list[float]:
+    """Medians of 7 runs of each, interleaved after a warm-up."""
+    times: list[list[float]] = [[] for _ in calls]
+    for turn in range(8):
+        for call, taken in zip(calls, times, strict=True):
+            start = time.perf_counter()
+            call()
+            if turn:
+                taken.append(1000 * (time.perf_counter() - start))
+    return [statistics.median(taken) for taken in times]
+
+
+def show_speed() -> None:
+    heading("How fast")
+    x = np.random.default_rng(0).standard_normal((2048, 4096), np.float32)
+    out = np.empty_like(x)
+    ours, theirs, copy = median_ms(
+        lambda: hm.softmax(x, out=out), lambda: naive_softmax(x), lambda: np.copyto(out, x)
+    )
+    print(f"softmax of 2048 x 4096 float32 on {hm.get_threads()} threads (medians):")
+    print(f"  hotmax                       {ours:6.1f} ms")
+    print(f"  the usual formula            {theirs:6.1f} ms")
+    print(f"  a plain copy, on one thread  {copy:6.1f} ms")
+
+
+def main() -> None:
+    print(f"hotmax {hm.__version__}: logits to probabilities at every temperature")
+    print("The first run compiles the kernels, which takes about 20 seconds; they are kept,")
+    print("so that later runs start at once.", flush=True)
+    start = time.perf_counter()
+    show_temperatures()
+    show_failures()
+    show_accuracy()
+    show_speed()
+    print(f"\nThe tour took {time.perf_counter() - start:.1f} s.")
+    print("Next: README.md for the contract, `make accuracy` and `make bench` for the comparisons")
+    print("with SciPy, PyTorch and JAX.")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("stopped")
+    except BrokenPipeError:  # the reader of a pipe has had enough: say nothing more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
