@@ -47,7 +47,7 @@ def kernel(function: Any, nogil: bool = True) -> Any:
     """
     options = {"nogil": nogil, "error_model": "numpy"}
     if config.DISABLE_JIT:
-        return function
+        return np.errstate(all="ignore")(function)
     try:
         compiled = njit(cache=True, **options)(function)
     except RuntimeError:  # Numba found no directory that it may write a cache to
@@ -263,6 +263,13 @@ def exp2_parts(y, y_low):
     odd = fma(odd, g, 0.24022650695910097)
     t = fma(f, LN2, g * fma(even, f, odd))
     return t, float64_of((bits64(shifted) << 52) + ((1023 + BIAS64) << 52))
+
+
+@inline
+def with_fraction(power, t):
+    """power * (1 + t) in two words."""
+    high = fma(power, t, power)
+    return high, fma(power, t, power - high)
 
 
 @inline

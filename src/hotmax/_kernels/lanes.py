@@ -23,6 +23,7 @@ from hotmax._kernels.arithmetic import (
     quick_kernel,
     reciprocal,
     two_sum,
+    with_fraction,
 )
 from hotmax._kernels.softmax import (
     PLAIN,
@@ -99,11 +100,11 @@ def add_exponentials(tile, powers, n, width, work):
                 t, power = exp2_parts(y, y_low)
                 tile[c * LANES + r] = t
                 powers[c * LANES + r] = power
-                power = power * UNBIAS64 if v < peak else 0.0
-                total, carry = two_sum(work[BELOW + r], power)
                 work[TIES + r] += 0.0 if v < peak else 1.0
+                term, term_low = with_fraction(power if v < peak else 0.0, t)
+                total, carry = two_sum(work[BELOW + r], term)
                 work[BELOW + r] = total
-                work[BELOW_LOW + r] += fma(power, t, carry)
+                work[BELOW_LOW + r] += carry + term_low
         else:
             for r in range(width):
                 d = tile[c * LANES + r] - work[PEAK + r]
@@ -111,8 +112,11 @@ def add_exponentials(tile, powers, n, width, work):
                 tile[c * LANES + r] = e
                 work[TIES + r] += 0.0 if d < 0.0 else 1.0
                 work[BELOW + r] += e if d < 0.0 else 0.0
-    for r in range(width):
-        work[BELOW + r], work[BELOW_LOW + r] = two_sum(work[BELOW + r], work[BELOW_LOW + r])
+    if powers is not None:
+        for r in range(width):
+            total, low = two_sum(work[BELOW + r], work[BELOW_LOW + r])
+            work[BELOW + r] = total * UNBIAS64
+            work[BELOW_LOW + r] = low * UNBIAS64
 
 
 @kernel
@@ -232,7 +236,7 @@ def softmax_small(x, temperature):
     The arithmetic is that of the lanes, and so are the bits: what is saved is the workspace.
     """
     terms = np.empty(SHORT)
-    slope = min(LOG2E / abs(temperature), 1e300)
+    slope = min(LOG2E / abs(np.float64(temperature)), 1e300)
     sign = math.copysign(1.0, temperature)
     for r in range(x.shape[0]):
         m = -np.inf

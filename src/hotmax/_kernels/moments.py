@@ -10,10 +10,9 @@ from hotmax._kernels.arithmetic import (
     LOG2E_LOW,
     UNBIAS64,
     exp2_parts,
-    fma,
     kernel,
     log1p_parts,
-    two_sum,
+    with_fraction,
 )
 from hotmax._kernels.softmax import (
     FLAT,
@@ -26,7 +25,7 @@ from hotmax._kernels.softmax import (
     sign_of,
     top,
 )
-from hotmax._kernels.wide import STRIP, exponent, over, scale_of
+from hotmax._kernels.wide import STRIP, accumulate, combine, exponent, over, product, scale_of
 
 
 @kernel
@@ -40,15 +39,10 @@ def entropy_moment(x, m, temperature):
         for i in range(min(STRIP, x.size - start)):
             y, y_low = exponent(np.float64(x[start + i]) * scale, m, slope, slope_low)
             t, power = exp2_parts(y, y_low)
-            power = -power * UNBIAS64
-            total, carry = two_sum(sums[i], power * y)
-            sums[i] = total
-            sums[STRIP + i] += carry + fma(power * t, y, power * y_low)
-    total, low = 0.0, 0.0
-    for i in range(STRIP):
-        total, carry = two_sum(total, sums[i])
-        low += carry + sums[STRIP + i]
-    return (total + low) * LN2
+            e, e_low = with_fraction(power, t)
+            term, term_low = product(e, e_low, -y, -y_low)
+            accumulate(sums, i, term, term_low)
+    return combine(sums)[0] * LN2 * UNBIAS64
 
 
 @kernel
@@ -62,15 +56,9 @@ def index_moment(x, m, temperature):
         for i in range(min(STRIP, x.size - start)):
             y, y_low = exponent(np.float64(x[start + i]) * scale, m, slope, slope_low)
             t, power = exp2_parts(y, y_low)
-            power = power * UNBIAS64 * np.float64(start + i)
-            total, carry = two_sum(sums[i], power)
-            sums[i] = total
-            sums[STRIP + i] += fma(power, t, carry)
-    total, low = 0.0, 0.0
-    for i in range(STRIP):
-        total, carry = two_sum(total, sums[i])
-        low += carry + sums[STRIP + i]
-    return total + low
+            term, term_low = with_fraction(power * np.float64(start + i), t)
+            accumulate(sums, i, term, term_low)
+    return combine(sums)[0] * UNBIAS64
 
 
 @kernel

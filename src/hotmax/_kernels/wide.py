@@ -20,6 +20,7 @@ from hotmax._kernels.arithmetic import (
     kernel,
     two_difference,
     two_sum,
+    with_fraction,
 )
 
 STRIP = 16  # sums that run side by side
@@ -61,12 +62,29 @@ def exponent(x, m, slope, slope_low):
     return y, y_low
 
 
+@inline
+def accumulate(sums, i, term, term_low):
+    """Add a two-word term to the i-th of STRIP two-word sums."""
+    total, carry = two_sum(sums[i], term)
+    sums[i] = total
+    sums[STRIP + i] += carry + term_low
+
+
+@kernel
+def combine(sums):
+    """The STRIP sums as one, in two words."""
+    total, low = 0.0, 0.0
+    for i in range(STRIP):
+        total, carry = two_sum(total, sums[i])
+        low += carry + sums[STRIP + i]
+    return two_sum(total, low)
+
+
 @kernel
 def sum_wide(x, m, temperature):
     """The sum of exp((x - m) / T) over x < m, in two words.
 
-    STRIP sums run side by side, so that the inner loop vectorises with its order fixed. The powers
-    of two are added without error, the fractions in the low word.
+    STRIP sums run side by side, so that the inner loop vectorises with its order fixed.
     """
     scale = scale_of(temperature)
     slope, slope_low = over(LOG2E, LOG2E_LOW, abs(scale) * abs(temperature))
@@ -77,15 +95,9 @@ def sum_wide(x, m, temperature):
             v = np.float64(x[start + i]) * scale
             y, y_low = exponent(v, m, slope, slope_low)
             t, power = exp2_parts(y, y_low)
-            power = power if v < m else 0.0
-            total, carry = two_sum(sums[i], power)
-            sums[i] = total
-            sums[STRIP + i] += fma(power, t, carry)
-    total, low = 0.0, 0.0
-    for i in range(STRIP):
-        total, carry = two_sum(total, sums[i])
-        low += carry + sums[STRIP + i]
-    total, low = two_sum(total, low)
+            term, term_low = with_fraction(power if v < m else 0.0, t)
+            accumulate(sums, i, term, term_low)
+    total, low = combine(sums)
     return total * UNBIAS64, low * UNBIAS64
 
 
