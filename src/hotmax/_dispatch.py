@@ -33,6 +33,7 @@ from hotmax._kernels.staging import gather, scatter
 STEP = 1 << 17  # entries that one range of rows holds at least: some 100 microseconds of work
 STAGE = 1 << 16  # entries of a staging buffer
 LONG = 1 << 20  # classes from which the blocks of one row are shared among threads
+ROOM = 1 << 20  # bytes of scratch space that a thread keeps
 STREAM = 1 << 22  # entries from which a float32 result is written past the caches
 
 
@@ -50,12 +51,14 @@ class Operation:
 _own = threading.local()
 
 
-def room(size: int) -> Array:
-    """Room for the float32 exponentials of a row, kept for the next row of this thread."""
-    kept: Array | None = getattr(_own, "room", None)
-    if kept is None or kept.size < size:
-        kept = _own.room = np.empty(size, np.float32)
-    return kept[:size]
+def room(name: str, size: int, dtype: np.dtype[Any] = FLOAT32) -> Array:
+    """Scratch space of this thread, kept for its next call: fresh pages cost more than exp."""
+    kept: Array | None = getattr(_own, name, None)
+    if kept is None or kept.nbytes < size * dtype.itemsize:
+        kept = np.empty(size * dtype.itemsize, np.uint8)
+        if kept.nbytes <= ROOM:
+            setattr(_own, name, kept)
+    return kept[: size * dtype.itemsize].view(dtype)
 
 
 def compute(
@@ -70,7 +73,7 @@ def compute(
         powers = None if narrow else np.empty(classes * LANES)
         operation.lanes(x2, out, temperature, start, stop, powers)
     else:
-        exps = room(min(classes, KEEP)) if narrow else None
+        exps = room("exps", min(classes, KEEP)) if narrow else None
         operation.rows(x2, out, temperature, start, stop, exps, out.size >= STREAM)
 
 
@@ -90,14 +93,14 @@ def compute_long(
             tops[b] = top(x[b * BLOCK : (b + 1) * BLOCK], sign)
 
     def find_sums(first: int, last: int) -> None:
-        exps = room(CHUNK) if narrow else None
+        exps = room("exps", CHUNK) if narrow else None
         for b in range(first, last):
             block = x[b * BLOCK : (b + 1) * BLOCK]
             sums[b] = block_sums(block, exps, m, temperature, block[:0])
 
     def write(first: int, last: int) -> None:
         part = slice(first * BLOCK, last * BLOCK)
-        exps = room(BLOCK) if narrow else None
+        exps = room("exps", BLOCK) if narrow else None
         finish(x[part], out[part], exps, False, m, temperature, total, n >= STREAM)
 
     _threads.for_ranges(find_top, blocks, 4)
@@ -153,10 +156,8 @@ def for_stages(work: Callable[[int, int], None], rows: Rows) -> None:
         for r in range(rows.count):
             work(r, r + 1)
     else:
-        classes = max(rows.classes, 1)
-        _threads.for_ranges(
-            work, rows.count, max(STAGE // classes, min(64, 4 * STAGE // classes), 1)
-        )
+        step = STAGE // max(rows.classes, 1)
+        _threads.for_ranges(work, rows.count, max(step, min(64, 3 * step), 1))
 
 
 def run_staged(operation: Operation, rows: Rows, out3: Array) -> None:
@@ -172,7 +173,7 @@ def run_staged(operation: Operation, rows: Rows, out3: Array) -> None:
 
     def stage(place: tuple[int, slice], temperature: Array) -> None:
         source, target = x3[place], out3[place]
-        buffer = np.empty(source.shape, kind)
+        buffer = room("stage", source.size, kind).reshape(source.shape)
         if beside and source.dtype == kind:
             gather(source.T, buffer)
         else:
@@ -180,7 +181,9 @@ def run_staged(operation: Operation, rows: Rows, out3: Array) -> None:
         if where3 is not None:  # what is masked is as far from the maximum as can be
             absent = np.where(np.signbit(temperature), np.inf, -np.inf)[:, None]
             np.copyto(buffer, absent, where=~where3[place], casting="same_kind")
-        result = np.empty(target.shape, kind)
+        # In place: float64 loops would find their arrays overlapping and run one entry at a time.
+        narrow = kind == FLOAT32 and not operation.reduces
+        result = buffer if narrow else np.empty(target.shape, kind)
         if rows.classes >= LONG:
             compute_all(operation, buffer, result, temperature)
         else:
