@@ -94,10 +94,6 @@ class Rows:
     """x as (outer, inner, classes), with its mask and one temperature for each row."""
 
     def __init__(self, x: object, axis: Axis, temperature: object, where: object) -> None:
-        if isinstance(x, np.ma.MaskedArray):
-            allowed = ~np.ma.getmaskarray(x)
-            where = allowed if where is None else allowed & np.asarray(where)
-            x = x.data
         self.x = as_array(x)
         self.shape = self.x.shape
         self.axes = normalize_axes(axis, self.x.ndim)
@@ -107,6 +103,9 @@ class Rows:
         self.reduced_shape = tuple(1 if a in self.axes else n for a, n in enumerate(self.shape))
         self.temperature = self._per_row(as_temperature(temperature))
         self.where = None if where is None else self._mask(where)
+        if isinstance(x, np.ma.MaskedArray):
+            present = ~np.ma.getmaskarray(x)
+            self.where = present if self.where is None else present & self.where
 
     def _per_row(self, temperature: Array) -> Array:
         if temperature.size == 1 and temperature.ndim <= self.x.ndim:

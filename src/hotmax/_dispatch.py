@@ -123,7 +123,8 @@ def compute_all(operation: Operation, x2: Array, out: Array, temperature: Array)
             t = float(temperature[r if temperature.size > 1 else 0])
             number = compute_long(operation.reduces, operation.finish, x2[r], out[r], t)
             if operation.reduces:
-                out[r] = number
+                with np.errstate(all="ignore"):
+                    out[r] = number
         return
 
     def work(start: int, stop: int) -> None:
@@ -279,7 +280,10 @@ def reduce_weighted(
         raise ValueError(
             f"weights must broadcast against x, of shape {array.shape}, got shape {factor.shape}"
         ) from None
-    rows = Rows(np.broadcast_to(array, together), axis, temperature, where)
+    spread = np.broadcast_to(array, together)
+    if isinstance(x, np.ma.MaskedArray):
+        spread = np.ma.MaskedArray(spread, np.broadcast_to(np.ma.getmaskarray(x), together))
+    rows = Rows(spread, axis, temperature, where)
     shape = rows.shape_of_numbers(keepdims)
     given = check_out(out, shape, rows.dtype)
     x3, weights3 = rows.view(rows.x), rows.view(np.broadcast_to(factor, together))

@@ -90,6 +90,7 @@ def softmax(
         and shape[0] <= SMALL
         and type(temperature) is float
         and temperature == temperature
+        and type(axis) is int
         and axis == -1
         and where is None
         and out is None

@@ -20,6 +20,7 @@ from numba.extending import intrinsic
 LOG2E = 1.4426950408889634  # log2(e), rounded
 LOG2E_LOW = 2.0355273740931033e-17  # what the rounding left over
 LN2 = 0.6931471805599453
+LN2_REST = 2.3190468138462996e-17
 LN2_HIGH = 0.6931471803691238  # ln 2 to 33 bits: times an exponent it is exact
 LN2_LOW = 1.9082149292705877e-10
 ROUND64 = 6755399441055744.0  # 1.5 * 2**52: adding it rounds a float64 to an integer
@@ -52,8 +53,23 @@ def kernel(function: Any, nogil: bool = True) -> Any:
         compiled = njit(cache=True, **options)(function)
     except RuntimeError:  # Numba found no directory that it may write a cache to
         return njit(**options)(function)
-    compiled._cache._cache_file._source_stamp = _STAMP
+    cache = compiled._cache
+    cache._cache_file._source_stamp = _STAMP
+    cache.load_overload = _if_the_disk_allows(cache.load_overload)
+    cache.save_overload = _if_the_disk_allows(cache.save_overload)
     return compiled
+
+
+def _if_the_disk_allows(step: Any) -> Any:
+    """A cache that cannot be read or written (a full disk, say) is as good as none."""
+
+    def attempt(*arguments: Any) -> Any:
+        try:
+            return step(*arguments)
+        except OSError:
+            return None
+
+    return attempt
 
 
 def quick_kernel(function: Any) -> Any:
@@ -248,7 +264,7 @@ def exp2_parts(y, y_low):
     """(t, power): 2**(y + y_low + BIAS64) = power * (1 + t), for -1140 <= y <= 1.
 
     t keeps its own digits, so that no rounding of 1 + t enters a sum. The polynomial is the
-    minimax fit of (2**f - 1) / f on [-1/2, 1/2]: 2**-57 off, checked in test_arithmetic.py.
+    minimax fit of (2**f - 1) / f on [-1/2, 1/2]: 2**-56 off, checked in test_arithmetic.py.
     """
     shifted = y + ROUND64
     f = (y - (shifted - ROUND64)) + y_low
@@ -261,7 +277,7 @@ def exp2_parts(y, y_low):
     odd = fma(odd, g, 0.009618129107606887)
     even = fma(even, g, 0.05550410866482166)
     odd = fma(odd, g, 0.24022650695910097)
-    t = fma(f, LN2, g * fma(even, f, odd))
+    t = fma(f, LN2, fma(f, LN2_REST, g * fma(even, f, odd)))
     return t, float64_of((bits64(shifted) << 52) + ((1023 + BIAS64) << 52))
 
 
