@@ -4,7 +4,7 @@ The flow: logits -> (temperature) -> probabilities
 
     >>> import hotmax as hm
     >>> hm.softmax([1.0, 2.0, 3.0], temperature=0.7).round(4)
-    array([0.0439, 0.183 , 0.7731])
+    array([0.0443, 0.1848, 0.771 ])
 """
 
 from hotmax._softmax import (

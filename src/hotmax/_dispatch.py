@@ -158,7 +158,7 @@ def for_stages(work: Callable[[int, int], None], rows: Rows) -> None:
             work(r, r + 1)
     else:
         step = STAGE // max(rows.classes, 1)
-        _threads.for_ranges(work, rows.count, max(step, min(64, 3 * step), 1))
+        _threads.for_ranges(work, rows.count, max(step, min(64, 2 * step), 1))
 
 
 def run_staged(operation: Operation, rows: Rows, out3: Array) -> None:

@@ -163,7 +163,7 @@ def logsumexp(
         >>> float(hm.logsumexp([1000.0, 1000.0]))
         1000.6931471805599
         >>> [float(v) for v in hm.logsumexp([1.0, 2.0], weights=[1.0, -1.0], return_sign=True)]
-        [1.541324854612918, -1.0]
+        [1.5413248546129181, -1.0]
 
     The same in NumPy, where nothing overflows:
         np.log(np.exp(x / T).sum(-1))
@@ -299,7 +299,7 @@ def entropy(
         >>> round(float(hm.entropy([0.0, 0.0])), 6)
         0.693147
         >>> float(hm.entropy([0.0, -80.0]))
-        1.462004974707366e-33
+        1.4619296241547862e-33
 
     The same in NumPy, where nothing overflows:
         np.log(np.exp(x / T).sum(-1)) - (x / T * np.exp(x / T)).sum(-1) / np.exp(x / T).sum(-1)

@@ -341,7 +341,7 @@ def exp2_line32(x, low, slope, slope_low, offset, offset_low):
 
 @kernel
 def log1p_parts(s, s_low):
-    """log(1 + s + s_low) in two words, for s >= 0, right to about 2**-60 relative.
+    """log(1 + s + s_low) in two words, for s >= 0, right to 2**-56 relative.
 
     1 + s = 2**k (1 + u), and log(1 + u) = 2 atanh(u / (2 + u)) as a series in (u / (2 + u))**2.
     """

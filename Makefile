@@ -1,0 +1,52 @@
+# Needs make and Python 3.11 or later; everything else goes into .venv, once.
+PYTHON = python3
+BIN = .venv/bin
+
+.PHONY: help demo test lint format bench accuracy clean
+.NOTPARALLEL:
+
+help:
+	@echo "make demo      a tour of hotmax on the terminal"
+	@echo "make test      all tests and the examples in the docstrings"
+	@echo "make lint      format, lint and types"
+	@echo "make format    put the format right"
+	@echo "make bench     time hotmax, SciPy, PyTorch and JAX; write README's table with PUBLISH=1"
+	@echo "make accuracy  compare them with mpmath; write README's table with PUBLISH=1"
+	@echo "make clean     remove .venv and everything made by a run"
+
+demo: .venv/installed
+	@$(BIN)/python -m hotmax.view.tour
+
+test: .venv/installed-dev
+	$(BIN)/python -m pytest -n 2
+
+lint: .venv/installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict src
+
+format: .venv/installed-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: .venv/installed-dev
+	@PYTHONPATH=tests $(BIN)/python bench/speed.py $(if $(PUBLISH),--publish)
+
+accuracy: .venv/installed-dev
+	@PYTHONPATH=tests $(BIN)/python bench/accuracy.py $(if $(PUBLISH),--publish)
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is as new as the installation it stands for: pyproject.toml changed means install again.
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/installed: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+.venv/installed-dev: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch .venv/installed $@

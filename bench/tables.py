@@ -1,0 +1,77 @@
+"""Tables on the terminal, the same tables in README.md, and progress while they are made."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+
+
+def plain(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Columns side by side: the first to the left, the others to the right."""
+    lines = [header, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+
+    def line(cells: Sequence[str]) -> str:
+        first, *others = (
+            c.rjust(w) if i else c.ljust(w)
+            for i, (c, w) in enumerate(zip(cells, widths, strict=True))
+        )
+        return "  ".join([first, *others]).rstrip()
+
+    rule = "  ".join("-" * w for w in widths)
+    return "\n".join([line(header), rule, *map(line, lines[1:])])
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cells) + " |"
+
+    rule = ["---", *("--:" for _ in header[1:])]
+    return "\n".join(map(line, [header, rule, *rows]))
+
+
+def publish(name: str, text: str) -> None:
+    """Put `text` between README's markers <!-- name:begin --> and <!-- name:end -->."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    whole = README.read_text(encoding="utf-8")
+    if begin not in whole or end not in whole:
+        raise SystemExit(f"{README.name} lacks the markers {begin} and {end}")
+    before, rest = whole.split(begin, 1)
+    after = rest.split(end, 1)[1]
+    draft = README.with_suffix(".tmp")
+    draft.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+    os.replace(draft, README)
+
+
+def versions(*packages: str) -> str:
+    found = [f"{package} {importlib.metadata.version(package)}" for package in packages]
+    return ", ".join([*found, f"Python {platform.python_version()}"])
+
+
+def processor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in text.splitlines() if "model name" in line]
+    return names[0] if names else platform.machine()
+
+
+def progress(items: Sequence[T], what: str) -> Iterator[T]:
+    """The items, with a bar on the standard error if a terminal watches."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    from rich.console import Console
+    from rich.progress import track
+
+    yield from track(items, what, console=Console(stderr=True), transient=True)

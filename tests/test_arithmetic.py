@@ -1,0 +1,242 @@
+"""The shared floating-point words against mpmath, with the accuracy that their docstrings claim."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import reference
+from numba import njit
+
+from hotmax._kernels import arithmetic as words
+
+mp = reference.mp
+RNG = np.random.default_rng(0)
+
+
+@njit
+def exp2_parts_of(y, y_low):
+    t, power = np.empty(y.size), np.empty(y.size)
+    for i in range(y.size):
+        t[i], power[i] = words.exp2_parts(y[i], y_low[i])
+    return t, power
+
+
+@njit
+def exp2_plain_of(y):
+    out = np.empty(y.size)
+    for i in range(y.size):
+        out[i] = words.exp2_plain(y[i])
+    return out
+
+
+@njit
+def exp2_line32_of(x, low, slope, slope_low, offset, offset_low):
+    out = np.empty(x.size, np.float32)
+    for i in range(x.size):
+        out[i] = words.exp2_line32(x[i], low, slope, slope_low, offset, offset_low)
+    return out
+
+
+@njit
+def two_sum_of(a, b):
+    return words.two_sum(a, b)
+
+
+@njit
+def two_difference_of(a, b):
+    return words.two_difference(a, b)
+
+
+@njit
+def reciprocal_of(high, low):
+    return words.reciprocal(high, low)
+
+
+@njit
+def fma_of(a, b, c):
+    return words.fma(a, b, c)
+
+
+@njit
+def maximum_of(a, b):
+    return words.maximum(a, b)
+
+
+def grid(low: float, high: float, dense: int, random: int) -> np.ndarray:
+    """Evenly spaced, at random, and at and beside every half: where the polynomial changes over."""
+    halves = np.arange(math.ceil(2 * low), math.floor(2 * high) + 1) / 2
+    halves = halves[:: max(1, halves.size // 200)]
+    beside = np.concatenate([np.nextafter(halves, -np.inf), halves, np.nextafter(halves, np.inf)])
+    all_of_them = [np.linspace(low, high, dense), RNG.uniform(low, high, random), beside]
+    return np.clip(np.concatenate(all_of_them), low, high)
+
+
+def relative(got, true) -> float:
+    return float(abs(mp.mpf(got) / true - 1))
+
+
+# --- exp2 -------------------------------------------------------------------------------------
+
+
+def test_exp2_parts():
+    """power * (1 + t) is 2**(y + y_low + BIAS), but for the roundings of t, which is up to 0.41."""
+    y = np.concatenate([grid(-1.0, 1.0, 2001, 1000), grid(-1140.0, 1.0, 1501, 1000)])
+    y_low = y * RNG.uniform(-(2.0**-53), 2.0**-53, y.size)
+    t, power = exp2_parts_of(y, y_low)
+    assert (np.frexp(power)[0] == 0.5).all()
+    assert np.abs(t).max() < 0.4143  # 2**f - 1 with f up to 1/2
+    worst = 0.0
+    for i in range(y.size):
+        true = mp.mpf(2) ** (mp.mpf(y[i]) + mp.mpf(y_low[i]) + words.BIAS64)
+        worst = max(worst, relative(mp.mpf(power[i]) * (1 + mp.mpf(t[i])), true))
+    assert worst < 2.0**-53.5
+
+
+def test_exp2_parts_polynomial():
+    """The polynomial as written, evaluated exactly, beside 2**f."""
+    coefficients = (
+        words.LN2,
+        0.24022650695910097,
+        0.05550410866482166,
+        0.009618129107606887,
+        0.0013333558146395995,
+        0.00015403530441738291,
+        1.5252733853289477e-05,
+        1.3215442586728665e-06,
+        1.0178051724308302e-07,
+        7.072586161230777e-09,
+        4.456676030826705e-10,
+    )
+    worst = 0.0
+    for f in np.linspace(-0.5, 0.5, 2001).tolist():
+        value = mp.mpf(0)
+        for coefficient in reversed(coefficients):
+            value = (value + coefficient) * mp.mpf(f)
+        worst = max(worst, relative(1 + value, mp.mpf(2) ** mp.mpf(f)))
+    assert worst < 2.0**-55.4
+
+
+def test_exp2_of_whole_numbers_is_exact():
+    y = np.arange(-1140.0, 2.0)
+    t, power = exp2_parts_of(y, np.zeros_like(y))
+    assert (t == 0).all()
+    assert (power == np.ldexp(1.0, (y + words.BIAS64).astype(int))).all()
+    y = np.arange(-1000.0, 2.0)
+    assert (exp2_plain_of(y) == np.exp2(y)).all()
+
+
+def test_exp2_plain():
+    """To 2**-33 relative, down to where it is cut off."""
+    y = np.concatenate([grid(-1.0, 1.0, 2001, 1000), grid(-1000.0, 1.0, 1501, 1000)])
+    got = exp2_plain_of(y)
+    assert max(relative(g, mp.mpf(2) ** mp.mpf(v)) for g, v in zip(got, y, strict=True)) < 2.0**-33
+    assert (exp2_plain_of(np.array([-1001.0, -1e300, -np.inf])) == 2.0**-1000).all()
+
+
+@pytest.mark.parametrize("m", [0.0, 3.7, -80.0, 1000.0])
+@pytest.mark.parametrize("temperature", [1.0, 0.7, 30.0])
+def test_exp2_line32(m, temperature):
+    """exp((x - m) / T) in float32 arithmetic, from two-word constants: within an ULP."""
+    from hotmax._kernels.narrow import line32
+
+    m = float(np.float32(m))
+    constants = [np.float32(c) for c in njit(lambda m, t: line32(m, t))(m, temperature)]
+    low = float(constants[0])
+    x = np.concatenate([np.linspace(low, m, 1500), RNG.uniform(m - 5 * temperature, m, 1500), [m]])
+    x = np.clip(x.astype(np.float32), np.float32(low), np.float32(m))
+    got = exp2_line32_of(x, *constants)
+    worst = 0.0
+    for g, v in zip(got.tolist(), x.tolist(), strict=True):
+        true = mp.exp((mp.mpf(v) - m) / mp.mpf(temperature)) * mp.mpf(2) ** words.BIAS32
+        worst = max(worst, reference.ulps(g, true, "float32"))
+    assert worst < 1.0
+    assert exp2_line32_of(np.array([-np.inf, low], np.float32), *constants).tolist() == [got[0]] * 2
+    assert float(got[0]) * words.UNBIAS32 < 2.0**-150  # cut off only where the result has become 0
+
+
+# --- log --------------------------------------------------------------------------------------
+
+
+def test_log1p_parts():
+    """Two words of log(1 + s + s_low), from tiny to huge: worst between 0.2 and 2."""
+    s = np.concatenate(
+        [
+            2.0 ** RNG.uniform(-1000, 100, 1500),
+            2.0 ** RNG.uniform(-70, 4, 1500),
+            np.linspace(0, 3, 1501),
+            np.nextafter(math.sqrt(0.5) * 2.0 ** np.arange(1, 30) - 1, np.inf),
+            np.arange(64.0),
+            [1e8, 1e15, 1e17],
+        ]
+    )
+    worst = 0.0
+    for value in s.tolist():
+        low = value * float(RNG.uniform(-(2.0**-53), 2.0**-53))
+        high, rest = words.log1p_parts(value, low)
+        true = mp.log1p(mp.mpf(value) + mp.mpf(low))
+        if true == 0:
+            assert high == rest == 0
+            continue
+        worst = max(worst, relative(mp.mpf(high) + mp.mpf(rest), true))
+    assert worst < 2.0**-56.5
+
+
+# --- error-free sums --------------------------------------------------------------------------
+
+
+def pairs() -> list[tuple[float, float]]:
+    a = RNG.standard_normal(3000) * 2.0 ** RNG.integers(-300, 300, 3000)
+    b = RNG.standard_normal(3000) * 2.0 ** RNG.integers(-300, 300, 3000)
+    near = a * (1 + RNG.integers(-8, 8, 3000) * 2.0**-52)
+    special = [(0.0, 0.0), (1.0, 2.0**-53), (1.0, -(2.0**-54)), (5e-324, 1.0), (1.0, -1.0)]
+    return [*zip(a, b, strict=True), *zip(a, near, strict=True), *zip(near, -a, strict=True), *special]
+
+
+def test_two_sum_and_two_difference_are_exact():
+    for a, b in pairs():
+        s, e = two_sum_of(a, b)
+        assert s == a + b
+        assert Fraction(s) + Fraction(e) == Fraction(float(a)) + Fraction(float(b))
+        d, e = two_difference_of(a, b)
+        assert d == a - b
+        assert Fraction(d) + Fraction(e) == Fraction(float(a)) - Fraction(float(b))
+
+
+def test_reciprocal():
+    """1 / (high + low) in two words."""
+    for high in 2.0 ** RNG.uniform(0, 60, 2000):
+        low = float(high * RNG.uniform(-(2.0**-53), 2.0**-53))
+        inverse, rest = reciprocal_of(float(high), low)
+        true = 1 / (mp.mpf(float(high)) + mp.mpf(low))
+        assert relative(mp.mpf(inverse) + mp.mpf(rest), true) < 2.0**-100
+
+
+def test_fma_rounds_once():
+    for a, b in pairs()[:2000]:
+        c = -a * b * (1 + 2.0**-50)
+        if math.isfinite(c):
+            exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
+            assert fma_of(a, b, c) == float(exact)
+    f = np.float32
+    a, b = f(1 + 2**-12), f(1 - 2**-12)
+    assert fma_of(a, b, f(-1)) == f(-(2.0**-24))
+    assert type(fma_of(a, b, f(-1))) in (float, np.float32)
+
+
+def test_maximum_keeps_nan():
+    for a in (0.0, 1.0, -np.inf, np.inf, np.nan):
+        for b in (0.0, 1.0, -np.inf, np.inf, np.nan):
+            for kind in (np.float32, np.float64):
+                got = maximum_of(kind(a), kind(b))
+                np.testing.assert_equal(float(got), float(np.maximum(a, b)))
+
+
+def test_constants():
+    assert words.LOG2E == float(1 / mp.log(2))
+    assert words.LOG2E_LOW == float(1 / mp.log(2) - mp.mpf(words.LOG2E))
+    assert words.LN2 == float(mp.log(2))
+    assert words.LN2_LOW == pytest.approx(float(mp.log(2) - mp.mpf(words.LN2_HIGH)), rel=1e-16)
+    assert all(k * words.LN2_HIGH == Fraction(words.LN2_HIGH) * k for k in (1, 3, 1075, 2**19 + 1))

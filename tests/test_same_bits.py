@@ -1,0 +1,243 @@
+"""A row's bits depend on the row, the temperature and the dtype, and on nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from comparisons import dtype_of
+
+import hotmax as hm
+
+CLASSES = (2, 10, 64, 65, 1000, 5000, 200_000, 2_000_000)
+TYPES = ("float32", "float64")
+BATCHES = (1, 2, 7, 1000)
+FUNCTIONS = (hm.softmax, hm.log_softmax, hm.logsumexp, hm.smoothmax, hm.entropy, hm.softargmax)
+LARGEST = 3_000_000  # entries of a batch: with long rows the batches are smaller
+
+each_length = pytest.mark.parametrize("n", CLASSES)
+each_type = pytest.mark.parametrize("type_name", TYPES)
+
+
+@pytest.fixture(autouse=True)
+def two_threads():
+    before = hm.get_threads()
+    hm.set_threads(2)
+    yield
+    hm.set_threads(before)
+
+
+def row_of(n: int, type_name: str) -> np.ndarray:
+    return (np.random.default_rng(n).standard_normal(n) * 4).astype(dtype_of(type_name))
+
+
+def bits(result) -> bytes:
+    return np.ascontiguousarray(result).tobytes()
+
+
+def functions_for(n: int) -> tuple:
+    return FUNCTIONS if n <= 5000 else FUNCTIONS[:3]
+
+
+@each_type
+@each_length
+def test_batch_size_and_place(n, type_name):
+    row = row_of(n, type_name)
+    alone = {f: bits(f(row)) for f in functions_for(n)}
+    for size in BATCHES:
+        if size > 1 and size * n > LARGEST:
+            continue
+        batch = np.random.default_rng(1).standard_normal((size, n)).astype(row.dtype)
+        places = sorted({0, size // 2, size - 1, min(size - 1, 33)})
+        batch[places] = row
+        for f, want in alone.items():
+            got = f(batch)
+            for place in places:
+                assert bits(got[place]) == want, (f.__name__, size, place)
+
+
+@each_type
+@each_length
+def test_hard_neighbours(n, type_name):
+    """Rows of nan, inf, limits and huge numbers beside it change nothing."""
+    if n > 200_000:
+        n = 200_000
+    row = row_of(n, type_name)
+    batch = np.stack([row] * 9)
+    batch[0] = np.nan
+    batch[2] = -np.inf
+    batch[3, 0] = np.inf
+    batch[5] = 1e30
+    batch[7, 1] = np.nan
+    for f in functions_for(n):
+        got = f(batch)
+        for place in (1, 4, 6, 8):
+            assert bits(got[place]) == bits(f(row)), (f.__name__, place)
+    heat = np.array([0.0, 0.7, np.inf, 1e-300, 0.7, -1.0, 0.7, 1e300, 0.7]).reshape(-1, 1)
+    got = hm.softmax(batch, temperature=heat)
+    for place in (1, 4, 6, 8):
+        assert bits(got[place]) == bits(hm.softmax(row, temperature=0.7)), place
+
+
+@each_type
+@each_length
+def test_threads(n, type_name):
+    size = max(1, min(1000, LARGEST // n))
+    batch = np.random.default_rng(2).standard_normal((size, n)).astype(dtype_of(type_name))
+    for f in functions_for(n):
+        hm.set_threads(1)
+        one = bits(f(batch))
+        for count in (2, 3):
+            hm.set_threads(count)
+            assert bits(f(batch)) == one, (f.__name__, count)
+
+
+@each_type
+@each_length
+def test_axis(n, type_name):
+    size = 3 if n <= 200_000 else 1
+    rows = np.stack([np.roll(row_of(n, type_name), i) for i in range(size)])
+    columns = np.ascontiguousarray(rows.T)
+    for f in functions_for(n):
+        want = f(rows)
+        got = f(columns, axis=0)
+        assert bits(got.T if got.ndim == 2 else got) == bits(want), f.__name__
+        assert bits(f(rows[0].reshape(1, n, 1), axis=1)) == bits(want[0]), f.__name__
+        if n % 2 == 0:
+            assert bits(f(rows[0].reshape(2, -1), axis=None)) == bits(want[0]), f.__name__
+            assert bits(f(rows[0].reshape(2, -1), axis=(0, 1))) == bits(want[0]), f.__name__
+
+
+def layouts_of(row: np.ndarray) -> dict[str, np.ndarray]:
+    """The same row, lying in memory in other ways."""
+    n = row.size
+    layouts = {}
+    wide = np.zeros(3 * n, row.dtype)
+    wide[::3] = row
+    layouts["every third"] = wide[::3]
+    layouts["backwards"] = row[::-1].copy()[::-1]
+    for offset in (1, 3):  # in entries: not at a cache line
+        room = np.zeros(n + offset, row.dtype)
+        room[offset:] = row
+        layouts[f"{offset} entries on"] = room[offset:]
+    room = np.zeros(row.nbytes + 1, np.uint8)
+    room[1:] = row.view(np.uint8)
+    layouts["unaligned"] = room[1:].view(row.dtype)
+    layouts["other byte order"] = row.astype(row.dtype.newbyteorder())
+    frozen = row.copy()
+    frozen.flags.writeable = False
+    layouts["read-only"] = frozen
+    return layouts
+
+
+@each_type
+@each_length
+def test_memory_layout(n, type_name):
+    """Strides, alignment, byte order, read-only, in place."""
+    row = row_of(n, type_name)
+    layouts = layouts_of(row)
+    assert not layouts["unaligned"].flags.aligned
+    for f in functions_for(n):
+        want = f(row)
+        for name, x in layouts.items():
+            before = x.tobytes()
+            got = f(x)
+            assert got.dtype == row.dtype
+            assert bits(got) == bits(want), (f.__name__, name)
+            assert x.tobytes() == before
+    for f in (hm.softmax, hm.log_softmax):
+        want = bits(f(row))
+        fresh = layouts_of(row)
+        for name in ("every third", "3 entries on", "unaligned", "backwards"):
+            x = fresh[name]
+            f(x, out=x)
+            assert bits(x) == want, (f.__name__, name)
+
+
+@each_type
+@each_length
+def test_paths(n, type_name):
+    """The quick way for small arrays, out=, in place, and a mask that allows everything."""
+    row = row_of(n, type_name)
+    everything = np.ones(n, bool)
+    for f in functions_for(n):
+        want = bits(f(row))
+        assert bits(f(row[None])) == want, f.__name__
+        assert bits(f(row[None, None])) == want, f.__name__
+        assert bits(f(row, where=everything)) == want, f.__name__
+        assert bits(f(row[None], where=everything)) == want, f.__name__
+        assert bits(f(row, temperature=np.ones(1))) == want, f.__name__
+        assert bits(f(row, temperature=1)) == want, f.__name__
+    for f in (hm.softmax, hm.log_softmax):
+        want = bits(f(row))
+        assert bits(f(row, out=np.empty_like(row))) == want, f.__name__
+        assert bits(f(row, out=np.empty(2 * n, row.dtype)[::2])) == want, f.__name__
+        room = np.empty(n + 1, row.dtype)[1:]
+        assert bits(f(row, out=room)) == want, f.__name__
+        here = row.copy()
+        assert bits(f(here, out=here)) == want, f.__name__
+        here = row[None].copy()
+        assert bits(f(here, out=here)) == want, f.__name__
+
+
+@each_type
+def test_results_written_past_the_caches(type_name):
+    """Outputs beyond the STREAM size are stored another way: the same bits, at any alignment."""
+    n = 5003
+    row = row_of(n, type_name)
+    batch = np.empty((900, n), row.dtype)
+    batch[...] = row
+    want = bits(hm.softmax(row))
+    got = hm.softmax(batch)
+    assert all(bits(got[r]) == want for r in range(0, 900, 53))
+    room = np.empty(900 * n + 3, row.dtype)[3:].reshape(900, n)
+    hm.softmax(batch, out=room)
+    assert all(bits(room[r]) == want for r in range(0, 900, 53))
+    hm.softmax(batch, out=batch)
+    assert all(bits(batch[r]) == want for r in range(0, 900, 53))
+
+
+@pytest.mark.parametrize("type_name", ["float16", "bfloat16"])
+@pytest.mark.parametrize("n", [2, 64, 65, 1000, 200_000])
+def test_half_precision(n, type_name):
+    row = row_of(n, type_name)
+    for f in functions_for(n):
+        want = bits(f(row))
+        batch = np.stack([row] * 7)
+        assert bits(f(batch)[3]) == want, f.__name__
+        assert bits(f(np.ascontiguousarray(batch.T), axis=0)[..., 5]) == want, f.__name__
+        assert bits(f(np.repeat(row, 2)[::2])) == want, f.__name__
+        hm.set_threads(1)
+        assert bits(f(batch)[6]) == want, f.__name__
+        hm.set_threads(2)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.1, 1e-300, 1e300, np.inf, -0.7])
+@each_type
+def test_at_every_temperature(type_name, temperature):
+    """One of each kind of row: short, long, shared among threads."""
+    for n in (10, 65, 5000, 1_100_000):
+        row = row_of(n, type_name)
+        batch = np.stack([row, -row])
+        for f in functions_for(n)[:3]:
+            want = bits(f(row, temperature=temperature))
+            hm.set_threads(1)
+            assert bits(f(batch, temperature=temperature)[0]) == want, (f.__name__, n)
+            hm.set_threads(2)
+            masked = f(batch, temperature=temperature, where=np.ones(n, bool))
+            assert bits(masked[0]) == want, (f.__name__, n)
+            turned = f(np.ascontiguousarray(batch.T), temperature=temperature, axis=0)
+            assert bits(turned[..., 0]) == want, (f.__name__, n)
+
+
+def test_a_hundred_million_classes():
+    """Threads share the one row; the bits are those of a single thread."""
+    x = np.random.default_rng(0).standard_normal(1_000_003, np.float32)
+    x = np.resize(x, (1, 100_000_000))
+    x[0, 77_777_777] = 20.0
+    shared = hm.softmax(x)
+    assert abs(float(shared.sum(dtype=np.float64)) - 1) < 1e-7
+    total = hm.logsumexp(x)
+    hm.set_threads(1)
+    assert bits(hm.logsumexp(x)) == bits(total)
+    hm.softmax(x, out=x)
+    assert np.array_equal(x.view(np.int32), shared.view(np.int32))

@@ -1,0 +1,326 @@
+"""Many threads, forks, Ctrl-C, the environment, and a cache that cannot be written."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hotmax as hm
+
+SOURCE = str(Path(hm.__file__).parents[1])
+BIG = (600, 2000)  # shared among threads
+
+
+@pytest.fixture(autouse=True)
+def two_threads():
+    before = hm.get_threads()
+    hm.set_threads(2)
+    yield
+    hm.set_threads(before)
+
+
+def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        env={**os.environ, "PYTHONPATH": SOURCE, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def prints(code: str, **environment: str) -> str:
+    done = python(code, **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+# --- concurrent calls -------------------------------------------------------------------------
+
+
+def test_concurrent_calls():
+    """Each of many threads gets what it would get alone."""
+    rng = np.random.default_rng(0)
+    inputs = [
+        rng.standard_normal(shape).astype(dtype)
+        for shape in ((3, 5), (40, 70), (300, 1000), (2, 200_000))
+        for dtype in (np.float16, np.float32, np.float64)
+    ]
+    calls = [(f, x) for x in inputs for f in (hm.softmax, hm.log_softmax, hm.logsumexp, hm.entropy)]
+    alone = [f(x).tobytes() for f, x in calls]
+    with ThreadPoolExecutor(12) as pool:
+        for _ in range(3):
+            together = list(pool.map(lambda call: call[0](call[1]).tobytes(), calls))
+            assert together == alone
+
+
+def test_concurrent_calls_while_the_thread_count_changes():
+    x = np.random.default_rng(0).standard_normal(BIG)
+    want = hm.softmax(x).tobytes()
+    stop = threading.Event()
+
+    def change():
+        while not stop.is_set():
+            for count in (1, 2, 3):
+                hm.set_threads(count)
+
+    changer = threading.Thread(target=change)
+    changer.start()
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            results = list(pool.map(lambda _: hm.softmax(x).tobytes(), range(24)))
+    finally:
+        stop.set()
+        changer.join()
+    assert set(results) == {want}
+
+
+def test_an_error_in_one_range_is_raised_and_ends_the_call():
+    from hotmax import _threads
+
+    done = []
+
+    def work(start: int, stop: int) -> None:
+        if start == 30:
+            raise MemoryError("no room")
+        time.sleep(0.001)
+        done.append(start)
+
+    with pytest.raises(MemoryError):
+        _threads.for_ranges(work, 100_000, 10)
+    count = len(done)
+    time.sleep(0.05)
+    assert len(done) == count < 10_000  # nobody is still at work
+    _threads.for_ranges(lambda start, stop: done.append(start), 20, 10)
+    assert len(done) == count + 2
+
+
+def test_ranges_cover_everything_once():
+    from hotmax import _threads
+
+    for count in (1, 2, 5):
+        hm.set_threads(count)
+        for total, step in ((0, 1), (1, 1), (7, 3), (100, 7), (5, 100)):
+            seen = []
+            _threads.for_ranges(lambda a, b, seen=seen: seen.extend(range(a, b)), total, step)
+            assert sorted(seen) == list(range(total))
+
+
+# --- forks ------------------------------------------------------------------------------------
+
+
+def child_result(queue) -> None:
+    x = np.random.default_rng(0).standard_normal(BIG)
+    queue.put(hm.softmax(x).tobytes())
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_multiprocessing(method):
+    """After a call in the parent, a call in the child: it ends, with the same bits."""
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"this system cannot start processes by {method}")
+    x = np.random.default_rng(0).standard_normal(BIG)
+    want = hm.softmax(x).tobytes()
+    context = multiprocessing.get_context(method)
+    queue = context.Queue()
+    children = [context.Process(target=child_result, args=(queue,)) for _ in range(2)]
+    for child in children:
+        child.start()
+    try:
+        assert [queue.get(timeout=120) for _ in children] == [want, want]
+    finally:
+        for child in children:
+            child.join(30)
+            if child.is_alive():
+                child.kill()
+    assert hm.softmax(x).tobytes() == want
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_fork_amid_calls_of_other_threads():
+    """A fork while the pool is at work: the child has none of its threads, and makes its own."""
+    output = prints("""
+        import os, threading, signal
+        import numpy as np, hotmax as hm
+        hm.set_threads(2)
+        x = np.random.default_rng(0).standard_normal((600, 2000))
+        want = hm.softmax(x).tobytes()
+        stop = threading.Event()
+        def keep_busy():
+            while not stop.is_set():
+                hm.softmax(x)
+        busy = threading.Thread(target=keep_busy)
+        busy.start()
+        good = 0
+        for _ in range(5):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(60)  # a child that hangs dies
+                same = all(hm.softmax(x).tobytes() == want for _ in range(3))
+                os._exit(0 if same else 1)
+            good += os.waitpid(child, 0)[1] == 0
+        stop.set()
+        busy.join()
+        print(good, hm.softmax(x).tobytes() == want)
+    """)
+    assert output == "5 True"
+
+
+# --- Ctrl-C -----------------------------------------------------------------------------------
+
+INTERRUPTED = """
+    import time, sys
+    import numpy as np, hotmax as hm
+    hm.set_threads(2)
+    {make}
+    hm.softmax(x[:1, :100].copy()); {warm}
+    print("ready", flush=True)
+    started = time.monotonic()
+    try:
+        while time.monotonic() - started < 60:
+            {call}
+        print("never interrupted")
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    small = np.random.default_rng(0).standard_normal((600, 2000))
+    print(hm.softmax(small).tobytes() == hm.softmax(small.copy()).tobytes())
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGINT is sent as on POSIX")
+@pytest.mark.parametrize(
+    ("make", "call"),
+    [
+        ("x = np.zeros((20000, 2000))", "hm.softmax(x, out=x)"),
+        ("x = np.zeros((1, 20_000_000), np.float32)", "hm.softmax(x, out=x)"),
+        ("x = np.zeros((20000, 500), np.float16)", "hm.logsumexp(x, axis=0)"),
+    ],
+    ids=["many rows", "one long row", "staged"],
+)
+def test_interrupt(make, call):
+    """Ctrl-C during a long call comes through promptly, and the next call works."""
+    code = textwrap.dedent(INTERRUPTED.format(make=make, call=call, warm=call))
+    child = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": SOURCE},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert child.stdout.readline().strip() == "ready"
+        time.sleep(0.3)
+        sent = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        assert child.stdout.readline().strip() == "interrupted", child.stderr.read()
+        assert time.monotonic() - sent < 5  # of seconds on a busy machine; it takes milliseconds
+        assert child.stdout.readline().strip() == "True"
+        assert child.wait(60) == 0
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        child.stderr.close()
+
+
+# --- the number of threads --------------------------------------------------------------------
+
+
+def test_set_threads():
+    for count in (1, 2, 7):
+        hm.set_threads(count)
+        assert hm.get_threads() == count
+    for count in (0, -1):
+        with pytest.raises(ValueError, match=f"count must be at least 1, got {count}"):
+            hm.set_threads(count)
+    for count in (1.0, "2", None, True, [1]):
+        with pytest.raises(TypeError, match="count must be an int, got "):
+            hm.set_threads(count)
+    assert hm.get_threads() == 7
+
+
+def test_the_environment_variable():
+    code = "import hotmax as hm; print(hm.get_threads())"
+    assert prints(code, HOTMAX_NUM_THREADS="3") == "3"
+    assert prints(code, HOTMAX_NUM_THREADS="1") == "1"
+    default = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert prints(code, HOTMAX_NUM_THREADS="") == str(default)
+
+
+@pytest.mark.parametrize("value", ["0", "-2", "two", "1.5"])
+def test_a_bad_environment_variable(value):
+    """A ValueError that names it, at the first call that asks, and not a crash at import."""
+    done = python(
+        """
+        import numpy as np, hotmax as hm
+        try:
+            hm.softmax(np.zeros((600, 2000)))
+        except ValueError as error:
+            print(error)
+        """,
+        HOTMAX_NUM_THREADS=value,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "HOTMAX_NUM_THREADS" in done.stdout
+    assert value in done.stdout
+
+
+# --- a cache that cannot be written -----------------------------------------------------------
+
+
+def test_a_cache_directory_that_cannot_be_written(tmp_path):
+    """Kernels are compiled for this process alone, without a word."""
+    obstacle = tmp_path / "file"
+    obstacle.write_text("a file, where a directory would have to be")
+    output = prints(
+        """
+        import numpy as np, hotmax as hm
+        print(hm.hardmax(np.array([[1.0, 3.0, 2.0]], np.float32))[0].tolist())
+        """,
+        NUMBA_CACHE_DIR=str(obstacle / "cache"),
+    )
+    assert output == "[0.0, 1.0, 0.0]"
+    assert obstacle.read_text().startswith("a file")
+
+
+def test_a_cache_directory_that_goes_away(tmp_path):
+    cache = tmp_path / "cache"
+    output = prints(
+        f"""
+        import shutil
+        import numpy as np, hotmax as hm
+        print(hm.hardmax(np.array([[1.0, 3.0]], np.float32))[0].tolist())
+        shutil.rmtree({str(cache)!r})
+        print(hm.hardmax(np.array([[1.0, 3.0]]))[0].tolist())
+        """,
+        NUMBA_CACHE_DIR=str(cache),
+    )
+    assert output.splitlines() == ["[0.0, 1.0]", "[0.0, 1.0]"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file sizes are limited as on POSIX")
+def test_a_full_disk(tmp_path):
+    """Kernels that cannot be kept are compiled for this process alone."""
+    output = prints(
+        """
+        import os, resource
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # no file can hold a byte
+        import numpy as np, hotmax as hm
+        result = hm.hardmax(np.array([[1.0, 3.0]]))[0].tolist()
+        os.write(1, str(result).encode())
+        """,
+        NUMBA_CACHE_DIR=str(tmp_path / "cache"),
+    )
+    assert output == "[0.0, 1.0]"
