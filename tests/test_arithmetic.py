@@ -192,7 +192,12 @@ def pairs() -> list[tuple[float, float]]:
     b = RNG.standard_normal(3000) * 2.0 ** RNG.integers(-300, 300, 3000)
     near = a * (1 + RNG.integers(-8, 8, 3000) * 2.0**-52)
     special = [(0.0, 0.0), (1.0, 2.0**-53), (1.0, -(2.0**-54)), (5e-324, 1.0), (1.0, -1.0)]
-    return [*zip(a, b, strict=True), *zip(a, near, strict=True), *zip(near, -a, strict=True), *special]
+    return [
+        *zip(a, b, strict=True),
+        *zip(a, near, strict=True),
+        *zip(near, -a, strict=True),
+        *special,
+    ]
 
 
 def test_two_sum_and_two_difference_are_exact():
@@ -235,8 +240,8 @@ def test_maximum_keeps_nan():
 
 
 def test_constants():
-    assert words.LOG2E == float(1 / mp.log(2))
-    assert words.LOG2E_LOW == float(1 / mp.log(2) - mp.mpf(words.LOG2E))
-    assert words.LN2 == float(mp.log(2))
-    assert words.LN2_LOW == pytest.approx(float(mp.log(2) - mp.mpf(words.LN2_HIGH)), rel=1e-16)
+    assert float(1 / mp.log(2)) == words.LOG2E
+    assert float(1 / mp.log(2) - mp.mpf(words.LOG2E)) == words.LOG2E_LOW
+    assert float(mp.log(2)) == words.LN2
+    assert pytest.approx(float(mp.log(2) - mp.mpf(words.LN2_HIGH)), rel=1e-16) == words.LN2_LOW
     assert all(k * words.LN2_HIGH == Fraction(words.LN2_HIGH) * k for k in (1, 3, 1075, 2**19 + 1))

@@ -180,7 +180,9 @@ def test_where_beside_a_masked_array(function):
 def test_out(function, x):
     kind = x.dtype.name
     for out in ([0.0] * 3, 5, "out", memoryview(x.copy())):
-        refuses(TypeError, "out", type(out).__name__, "array", call=lambda o=out: function(x, out=o))
+        refuses(
+            TypeError, "out", type(out).__name__, "array", call=lambda o=out: function(x, out=o)
+        )
     for shape in ((3, 2), (6,), (2, 3, 1), (1, 2, 3), ()):
         out = np.full(shape, 7, x.dtype)
         refuses(ValueError, "out", "(2, 3)", str(shape), call=lambda o=out: function(x, out=o))
@@ -222,7 +224,9 @@ def test_weights():
     refuses(TypeError, "weights", "U1", call=lambda: hm.logsumexp(X, weights="1"))
     refuses(ValueError, "weights", call=lambda: hm.logsumexp(X, weights=[[1.0], [1.0, 2.0]]))
     refuses(TypeError, "x ", "complex128", call=lambda: hm.logsumexp([1j], weights=1.0))
-    refuses(ValueError, "temperature", call=lambda: hm.logsumexp(X, weights=1.0, temperature=np.nan))
+    refuses(
+        ValueError, "temperature", call=lambda: hm.logsumexp(X, weights=1.0, temperature=np.nan)
+    )
     refuses(ValueError, "axis", call=lambda: hm.logsumexp(X, weights=1.0, axis=2))
     refuses(TypeError, "where", call=lambda: hm.logsumexp(X, weights=1.0, where=[1, 0, 1]))
     out = np.full(3, 7.0)

@@ -512,16 +512,19 @@ def test_weights_broadcast_x_too():
 def test_unit_weights_change_nothing():
     for n in (3, 70, 600):
         x = np.random.default_rng(n).standard_normal((2, n)) * 4
-        np.testing.assert_allclose(
-            hm.logsumexp(x, weights=np.ones(n)), hm.logsumexp(x), rtol=2e-16
-        )
+        np.testing.assert_allclose(hm.logsumexp(x, weights=np.ones(n)), hm.logsumexp(x), rtol=2e-16)
         same(hm.logsumexp(x, return_sign=True)[1], [1, 1])
 
 
 def test_keepdims():
     x = np.random.default_rng(0).standard_normal((2, 3, 4))
     for function in REDUCING:
-        for axis, shape in ((-1, (2, 3, 1)), (0, (1, 3, 4)), ((0, 2), (1, 3, 1)), (None, (1, 1, 1))):
+        for axis, shape in (
+            (-1, (2, 3, 1)),
+            (0, (1, 3, 4)),
+            ((0, 2), (1, 3, 1)),
+            (None, (1, 1, 1)),
+        ):
             kept = function(x, axis=axis, keepdims=True)
             assert kept.shape == shape
             same(kept, np.reshape(function(x, axis=axis), shape))

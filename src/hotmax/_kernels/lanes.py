@@ -34,6 +34,7 @@ from hotmax._kernels.softmax import (
     regime,
     smoothmax_of,
     softmax_limit,
+    top,
 )
 from hotmax._kernels.wide import exponent, log_softmax_wide, over, scale_of
 
@@ -73,11 +74,14 @@ def load(x, first, width, work, tile):
     """tile[c * LANES + r] = row first + r, class c, turned by the sign of T; and the maxima."""
     for r in range(width):
         sign = math.copysign(1.0, work[SCALE + r])
-        m = -np.inf
+        m, total = -np.inf, 0.0
         for c in range(x.shape[1]):
             v = sign * np.float64(x[first + r, c])
-            m = maximum(m, v)
+            m = v if v > m else m
+            total += v
             tile[c * LANES + r] = v
+        if total != total:  # a nan, or inf - inf: look again
+            m = top(x[first + r], x.dtype.type(sign))
         work[PEAK + r] = m
 
 

@@ -42,7 +42,7 @@ def entropy_moment(x, m, temperature):
             e, e_low = with_fraction(power, t)
             term, term_low = product(e, e_low, -y, -y_low)
             accumulate(sums, i, term, term_low)
-    return combine(sums)[0] * LN2 * UNBIAS64
+    return combine(sums, x.size)[0] * LN2 * UNBIAS64
 
 
 @kernel
@@ -58,7 +58,7 @@ def index_moment(x, m, temperature):
             t, power = exp2_parts(y, y_low)
             term, term_low = with_fraction(power * np.float64(start + i), t)
             accumulate(sums, i, term, term_low)
-    return combine(sums)[0] * UNBIAS64
+    return combine(sums, x.size)[0] * UNBIAS64
 
 
 @kernel

@@ -23,7 +23,7 @@ from hotmax._kernels.arithmetic import (
     with_fraction,
 )
 
-STRIP = 16  # sums that run side by side
+STRIP = 256  # sums that run side by side
 
 
 @inline
@@ -71,33 +71,42 @@ def accumulate(sums, i, term, term_low):
 
 
 @kernel
-def combine(sums):
-    """The STRIP sums as one, in two words."""
+def combine(sums, count):
+    """The first `count` of the STRIP sums as one, in two words."""
     total, low = 0.0, 0.0
-    for i in range(STRIP):
+    for i in range(min(count, STRIP)):
         total, carry = two_sum(total, sums[i])
         low += carry + sums[STRIP + i]
     return two_sum(total, low)
 
 
 @kernel
+def add_strip(x, sums, m, scale, slope, slope_low):
+    """Add exp((x - m) / T) over x < m, each entry to a sum of its own.
+
+    A loop apart: inside another one the compiler would check for overlap at every strip.
+    """
+    for i in range(x.size):
+        v = np.float64(x[i]) * scale
+        y, y_low = exponent(v, m, slope, slope_low)
+        t, power = exp2_parts(y, y_low)
+        term, term_low = with_fraction(power if v < m else 0.0, t)
+        accumulate(sums, i, term, term_low)
+
+
+@kernel
 def sum_wide(x, m, temperature):
     """The sum of exp((x - m) / T) over x < m, in two words.
 
-    STRIP sums run side by side, so that the inner loop vectorises with its order fixed.
+    STRIP sums run side by side, so that the loop vectorises with its order fixed.
     """
     scale = scale_of(temperature)
     slope, slope_low = over(LOG2E, LOG2E_LOW, abs(scale) * abs(temperature))
     m = m * abs(scale)
     sums = np.zeros(2 * STRIP)
     for start in range(0, x.size, STRIP):
-        for i in range(min(STRIP, x.size - start)):
-            v = np.float64(x[start + i]) * scale
-            y, y_low = exponent(v, m, slope, slope_low)
-            t, power = exp2_parts(y, y_low)
-            term, term_low = with_fraction(power if v < m else 0.0, t)
-            accumulate(sums, i, term, term_low)
-    total, low = combine(sums)
+        add_strip(x[start : start + STRIP], sums, m, scale, slope, slope_low)
+    total, low = combine(sums, x.size)
     return total * UNBIAS64, low * UNBIAS64
 
 

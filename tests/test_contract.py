@@ -1,0 +1,340 @@
+"""What holds for the library as a whole: its imports, names, docstrings and generated code."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import graphlib
+import inspect
+import json
+import math
+import os
+import platform
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference
+
+import hotmax as hm
+
+PACKAGE = Path(hm.__file__).parent
+PUBLIC = [name for name in hm.__all__ if name != "__version__"]
+
+
+def run(code: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "PYTHONPATH": str(PACKAGE.parent), **environment},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# --- imports go only down the flow ------------------------------------------------------------
+
+FLOW = (
+    {"_boundary", "_threads"},
+    {"_kernels"},
+    {"_generic", "_dispatch"},
+    {"_softmax"},
+    {"_calculus", "_losses", "_sampling", "_attention"},
+    {"calibration", "laws", "_regression"},
+    {"torch", "io"},
+    {"view"},
+)
+STAGE = {part: number for number, parts in enumerate(FLOW) for part in parts}
+
+
+def modules() -> dict[str, Path]:
+    """Dotted names below hotmax, such as _kernels.wide."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        found[".".join(parts)] = path
+    return found
+
+
+def imports_of(path: Path) -> set[str]:
+    """The modules of hotmax that a file imports, anywhere in it."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names.add(node.module)
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    known = modules()
+    below = {name.removeprefix("hotmax.") for name in names if name.startswith("hotmax.")}
+    assert "hotmax" not in names or path.parts[-2] == "view" or below, f"{path} imports it all"
+    return {name for name in below if name in known or f"{name}.__init__" in known}
+
+
+def test_imports_go_only_down_the_flow():
+    for name, path in modules().items():
+        part = name.split(".")[0]
+        imported = {other.split(".")[0] for other in imports_of(path)}
+        if name == "__init__":
+            assert "view" not in imported
+            continue
+        assert part in STAGE, f"{name} has no place in the flow"
+        for other in imported - {part}:
+            assert STAGE[other] < STAGE[part], f"{name} imports {other}"
+        if part == "_kernels":
+            assert imported <= {"_kernels"}, f"{name} imports {imported}"
+
+
+def test_the_flow_is_checked():
+    """The parser sees the imports that there are."""
+    known = modules()
+    assert {"_boundary", "_kernels.lanes"} <= imports_of(known["_softmax"])
+    assert "_kernels.arithmetic" in imports_of(known["_kernels.wide"])
+    assert imports_of(known["_boundary"]) <= {"_kernels"}
+
+
+def test_no_import_cycles():
+    graph = {name: imports_of(path) - {name} for name, path in modules().items()}
+    list(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError
+
+
+# --- import is light --------------------------------------------------------------------------
+
+
+def test_import_is_light_and_compiles_nothing():
+    report = json.loads(
+        run("""
+        import json, sys
+        import numba  # which imports scipy, where it is installed
+        before = set(sys.modules)
+        import hotmax
+        heavy = ["torch", "jax", "dask", "sklearn", "matplotlib", "ml_dtypes", "rich"]
+        loaded = [name for name in heavy if name in sys.modules]
+        loaded += [name for name in set(sys.modules) - before if name.startswith("scipy")]
+        compiled, kernels = [], 0
+        for name, module in list(sys.modules.items()):
+            if name.startswith("hotmax"):
+                for value in vars(module).values():
+                    if hasattr(value, "signatures"):
+                        kernels += 1
+                        if value.signatures:
+                            compiled.append(str(value))
+        print(json.dumps([loaded, compiled, kernels]))
+        """)
+    )
+    loaded, compiled, kernels = report
+    assert loaded == []
+    assert compiled == []
+    assert kernels > 30  # the search found them
+
+
+# --- names and docstrings ---------------------------------------------------------------------
+
+
+def test_public_names():
+    assert hm.__all__ == sorted(hm.__all__)
+    there = {n for n, v in vars(hm).items() if not n.startswith("_") and not inspect.ismodule(v)}
+    assert set(hm.__all__) == there | {"__version__"}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_options_are_keyword_only_and_typed(name):
+    parameters = list(inspect.signature(getattr(hm, name)).parameters.values())
+    assert all(p.kind is p.KEYWORD_ONLY for p in parameters[1:])
+    assert all(p.annotation is not p.empty for p in parameters)
+
+
+@pytest.mark.parametrize("name", [*PUBLIC, "hotmax"])
+def test_examples_run(name):
+    thing = hm if name == "hotmax" else getattr(hm, name)
+    threads = hm.get_threads()
+    try:
+        tests = [t for t in doctest.DocTestFinder(recurse=False).find(thing, name) if t.examples]
+        assert tests, f"{name} has no example"
+        runner = doctest.DocTestRunner()
+        for test in tests:
+            runner.run(test)
+        assert runner.summarize(verbose=False).failed == 0
+    finally:
+        hm.set_threads(threads)
+
+
+def formula_of(name: str) -> str:
+    """What the docstring says below "The same in NumPy" or "in Python"."""
+    lines = inspect.getdoc(getattr(hm, name)).splitlines()
+    (start,) = (i for i, line in enumerate(lines) if line.startswith("The same in "))
+    formula = []
+    for line in lines[start + 1 :]:
+        if not line.strip():
+            break
+        formula.append(line.strip())
+    return " ".join(formula)
+
+
+@pytest.mark.parametrize("name", [n for n in PUBLIC if not n.endswith("_threads")])
+def test_the_same_in_numpy(name):
+    """The formula in the docstring, evaluated on a mild input, is what the function gives."""
+    x = np.random.default_rng(0).standard_normal((3, 5))
+    formula = formula_of(name)
+    for number in (0.5, 2.0):
+        if name == "temperature_of_base":
+            assert hm.temperature_of_base(number) == pytest.approx(
+                eval(formula, {"math": math, "b": number}), rel=1e-15
+            )
+            continue
+        options = {} if name == "hardmax" else {"temperature": number}
+        want = eval(formula, {"np": np, "x": x, "T": number})
+        np.testing.assert_allclose(getattr(hm, name)(x, **options), want, rtol=1e-13)
+
+
+# --- the generated code -----------------------------------------------------------------------
+
+HOT = {
+    "softmax": ["top"],
+    "wide": ["sum_wide", "softmax_wide", "log_softmax_wide"],
+    "narrow": ["exp_narrow", "total_of", "scale_narrow", "log_softmax_narrow"],
+    "lanes": ["add_exponentials"],
+}
+
+INSPECT = """
+    import importlib, json, re, sys
+    import numpy as np, hotmax as hm
+
+    for kind in (np.float32, np.float64):
+        for n in (10, 1000):
+            x = np.ones((40, n), kind)
+            for t in (1.0, -1.0):
+                for f in (hm.softmax, hm.log_softmax, hm.logsumexp, hm.smoothmax, hm.entropy,
+                          hm.softargmax):
+                    f(x, temperature=t)
+    hm.logsumexp(x, weights=1.0)
+
+    def own_code(asm, name):
+        # the kernel itself: not its wrappers for Python, not what is linked in with it
+        parts = re.findall(r"^(_Z\\S+):$(.*?)^\\s*\\.size\\s+\\1,", asm, re.M | re.S)
+        return [code for label, code in parts
+                if re.match(rf"_ZN6hotmax8_kernels\\w*\\d{name}B", label)]
+
+    report = {"asm": {}, "llvm": {}}
+    for module in ("arithmetic", "softmax", "wide", "narrow", "lanes", "moments", "weighted"):
+        for name, value in vars(importlib.import_module(f"hotmax._kernels.{module}")).items():
+            if hasattr(value, "inspect_llvm") and value.signatures:
+                key = value.py_func.__module__.split(".")[-1] + "." + value.py_func.__name__
+                if key not in report["llvm"]:
+                    report["llvm"][key] = [v for v in value.inspect_llvm().values()]
+                    report["asm"][key] = [
+                        own_code(asm, value.py_func.__name__)
+                        for asm in value.inspect_asm().values()
+                    ]
+    json.dump(report, open(OUTPUT, "w"))
+"""
+
+# Arithmetic on whole vectors of floats: AVX registers on x86 (xmm would be SSE, half as wide or,
+# in the scalar instructions, one number), the .2d and .4s forms on 64-bit ARM.
+PACKED = {
+    "x86_64": r"\bv(?:add|sub|mul|max|min|div|fn?m(?:add|sub)\d*|cmp\w*)p[sd]\s[^\n]*%[yz]mm",
+    "AMD64": r"\bv(?:add|sub|mul|max|min|div|fn?m(?:add|sub)\d*|cmp\w*)p[sd]\s[^\n]*%[yz]mm",
+    "aarch64": r"\bf(?:add|sub|mul|max|min|mla|mls|div)\w*\s+v\d+\.[24][sd]",
+    "arm64": r"\bf(?:add|sub|mul|max|min|mla|mls|div)\w*\s+v\d+\.[24][sd]",
+}
+
+# A fast-math flag stands between an instruction's name and its type.
+FLAGS = r"= (?:tail |musttail |notail )?(?:fadd|fsub|fmul|fdiv|frem|fneg|fcmp|call|select|phi)\s+{}"
+FORBIDDEN = FLAGS.format(r"(?:[a-z]+ )*(?:nnan|ninf|fast)\b")
+REASSOCIATED = FLAGS.format(r"(?:[a-z]+ )*reassoc\b")
+
+
+def test_the_generated_code(tmp_path):
+    """The hot loops work on whole vectors, and no instruction may assume away nan or inf.
+
+    Compiled afresh, since Numba keeps no assembly of what it loads from its cache.
+    """
+    output = tmp_path / "report.json"
+    code = textwrap.dedent(INSPECT).replace("OUTPUT", repr(str(output)))
+    run(code, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+    report = json.loads(output.read_text())
+
+    flagged = {
+        name: re.findall(FORBIDDEN, text)[:3]
+        for name, texts in report["llvm"].items()
+        for text in texts
+        if re.search(FORBIDDEN, text)
+    }
+    assert not flagged
+    # the search does see flags: this sum may be put in any order
+    assert all(re.search(REASSOCIATED, text) for text in report["llvm"]["narrow.total_of"])
+
+    machine = platform.machine()
+    if machine not in PACKED:
+        pytest.skip(f"how packed instructions look on {machine} is not known here")
+    if machine in ("x86_64", "AMD64") and not has_avx():
+        pytest.skip("this processor has no AVX: the vectors would be SSE's")
+    scalar = []
+    for module, names in HOT.items():
+        for name in names:
+            versions = report["asm"][f"{module}.{name}"]
+            assert versions, f"{name} was not compiled"
+            for parts in versions:
+                assert parts, f"{name}: its code was not found in the assembly"
+                if not any(re.search(PACKED[machine], code) for code in parts):
+                    scalar.append(f"{module}.{name}")
+    assert not scalar, f"no longer vectorised: {scalar}"
+
+
+def has_avx() -> bool:
+    from llvmlite import binding
+
+    return bool(binding.get_host_cpu_features().get("avx"))
+
+
+def test_no_kernel_is_compiled_with_fastmath():
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.keyword) and node.arg in ("fastmath", "parallel"):
+                assert not (isinstance(node.value, ast.Constant) and node.value.value is True), path
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert node.value not in ("nnan", "ninf", "fast"), path
+
+
+# --- without a compiler -----------------------------------------------------------------------
+
+PLAIN = """
+    import numpy as np, hotmax as hm
+    np.seterr(all="ignore")
+    rng = np.random.default_rng(0)
+    for kind in ("float16", "float32", "float64"):
+        for n in (1, 3, 70, 515):
+            x = (rng.standard_normal((2, n)) * 3).astype(kind)
+            if n > 1:
+                x[1, 1] = -np.inf
+            for f in (hm.softmax, hm.log_softmax, hm.logsumexp, hm.smoothmax, hm.entropy,
+                      hm.softargmax, hm.softmin):
+                for t in (1.0, 0.7, 0.0, np.inf, -2.0, 1e-300):
+                    if n < 515 or t in (1.0, -2.0):
+                        r = f(x, temperature=t)
+                        print(f.__name__, kind, n, t, *np.ravel(r.astype(float)).tolist())
+    x = rng.standard_normal((2, 7))
+    print("weights float64 7 1.0", *hm.logsumexp(x, weights=np.arange(7.0)).tolist())
+    print("axis float64 7 1.0", *hm.softmax(x, axis=0).ravel().tolist())
+    print("mask float64 7 1.0", *hm.softmax(x, where=x > 0).ravel().tolist())
+"""
+
+
+def test_the_same_without_a_compiler():
+    """NUMBA_DISABLE_JIT=1: kernels run as plain Python, with the same results."""
+    compiled = run(PLAIN).splitlines()
+    plain = run(PLAIN, NUMBA_DISABLE_JIT="1").splitlines()
+    assert len(plain) == len(compiled) > 400
+    for ours, theirs in zip(compiled, plain, strict=True):
+        name, kind, *_ = ours.split(" ")
+        assert theirs.split(" ")[:4] == ours.split(" ")[:4]
+        for a, b in zip(ours.split(" ")[4:], theirs.split(" ")[4:], strict=True):
+            true = reference.mp.mpf(b)
+            assert reference.ulps(float(a), true, kind) <= 1, (name, ours[:60])
