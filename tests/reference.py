@@ -18,7 +18,7 @@ mp = mpmath.MPContext()  # a context of our own: nobody else's precision reaches
 mp.prec = 210
 INF, NAN, ZERO, ONE = mp.inf, mp.nan, mp.mpf(0), mp.mpf(1)
 
-FAR = mp.mpf(-20000)  # exp of anything below is 0 in every type, beside a sum of 1 or more
+FAR = mp.mpf(-1500)  # exp of anything below is 0 in every type, beside a sum of 1 or more
 
 # bits of the significand, least and greatest exponent of a normal number
 FORMATS = {
@@ -238,7 +238,7 @@ def along(function, x, axis=-1, temperature=1.0, where=None) -> np.ndarray:
         flat = along(function, x.reshape(1, -1), 1, temperature, _flat(where, x))
         return flat.reshape(x.shape) if flat.ndim == 2 else flat.reshape(())
     moved = np.moveaxis(x, axis, -1)
-    shape = moved.shape[:-1] + (1,)
+    shape = (*moved.shape[:-1], 1)
     mask = None if where is None else np.moveaxis(np.broadcast_to(where, x.shape), axis, -1)
     heat = np.asarray(temperature, np.float64)
     reduced = tuple(1 if a == axis % x.ndim else n for a, n in enumerate(x.shape))
@@ -303,13 +303,19 @@ def type_name(dtype) -> str:
     return np.dtype(dtype).newbyteorder("=").name
 
 
-def spacing(value: mpmath.mpf, dtype) -> mpmath.mpf:
-    """The gap between neighbours of `dtype` at value: among subnormals it no longer shrinks."""
+def spacing_exponent(value: mpmath.mpf, dtype) -> int:
+    """The gap between neighbours of `dtype` at value is 2 to this power.
+
+    Among subnormals the gap no longer shrinks.
+    """
     digits, least, greatest = FORMATS[type_name(dtype)]
-    exponent = least
-    if value != 0:
-        exponent = min(max(mp.frexp(abs(value))[1] - 1, least), greatest)
-    return mp.ldexp(ONE, exponent - digits + 1)
+    exponent = least if value == 0 else min(max(mp.mag(value) - 1, least), greatest)
+    return exponent - digits + 1
+
+
+def spacing(value: mpmath.mpf, dtype) -> mpmath.mpf:
+    """The gap between neighbours of `dtype` at value."""
+    return mp.ldexp(ONE, spacing_exponent(value, dtype))
 
 
 def ulps(got, true: mpmath.mpf, dtype, scale: mpmath.mpf | None = None) -> float:
@@ -329,7 +335,7 @@ def ulps(got, true: mpmath.mpf, dtype, scale: mpmath.mpf | None = None) -> float
         error = max(ZERO, edge - abs(true))
     else:
         error = abs(mp.mpf(got) - true)
-    return float(error / spacing(true if scale is None else scale, dtype))
+    return float(mp.ldexp(error, -spacing_exponent(true if scale is None else scale, dtype)))
 
 
 def worst_ulps(got, true, scale=None) -> float:

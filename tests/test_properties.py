@@ -27,7 +27,7 @@ TEMPERATURES = st.one_of(
 
 @st.composite
 def rows(draw, types=TYPES, finite=False, rows_at_most=4):
-    """A (rows, classes) array of any float type, scale and offset, with special values strewn in."""
+    """A (rows, classes) array of any float type and scale, with special values strewn in."""
     shape = (draw(st.integers(1, rows_at_most)), draw(LENGTHS))
     dtype = dtype_of(draw(st.sampled_from(types)))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -250,7 +250,7 @@ def test_softmin_is_softmax_of_minus_x(x, temperature):
 def test_dividing_by_a_power_of_two_is_the_temperature(x, temperature):
     """softmax(x / 2, T / 2) = softmax(x, T), where halving is exact."""
     half = x.dtype.type(0.5)
-    for function in ENTRYWISE + (hm.entropy,):
+    for function in (*ENTRYWISE, hm.entropy):
         close(function(x * half, temperature=temperature / 2), function(x, temperature=temperature))
 
 
@@ -315,7 +315,7 @@ def test_functions_agree_with_each_other(x, temperature):
 
 @given(
     st.lists(st.integers(0, 4), min_size=0, max_size=4).map(tuple),
-    st.sampled_from(TYPES + ("int8", "bool")),
+    st.sampled_from((*TYPES, "int8", "bool")),
     st.booleans(),
 )
 def test_every_shape(shape, type_name, keepdims):

@@ -120,32 +120,37 @@ def test_ranges_cover_everything_once():
 # --- forks ------------------------------------------------------------------------------------
 
 
-def child_result(queue) -> None:
-    x = np.random.default_rng(0).standard_normal(BIG)
-    queue.put(hm.softmax(x).tobytes())
+POOL = """
+    import multiprocessing, signal
+    import numpy as np, hotmax as hm
+
+    if __name__ == "__main__":
+        signal.alarm(120)  # a child that hangs would hang its parent
+        x = np.random.default_rng(0).standard_normal((600, 2000))
+        hm.set_threads(2)
+        want = hm.softmax(x).tobytes()
+        with multiprocessing.get_context(METHOD).Pool(2) as pool:
+            results = pool.map(hm.softmax, [x, x, x])
+        print([result.tobytes() == want for result in results], hm.softmax(x).tobytes() == want)
+"""
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_multiprocessing(method):
-    """After a call in the parent, a call in the child: it ends, with the same bits."""
+def test_multiprocessing(method, tmp_path):
+    """After a call in the parent, calls in its children: they end, with the same bits."""
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"this system cannot start processes by {method}")
-    x = np.random.default_rng(0).standard_normal(BIG)
-    want = hm.softmax(x).tobytes()
-    context = multiprocessing.get_context(method)
-    queue = context.Queue()
-    children = [context.Process(target=child_result, args=(queue,)) for _ in range(2)]
-    for child in children:
-        child.start()
-    try:
-        assert [queue.get(timeout=120) for _ in children] == [want, want]
-    finally:
-        for child in children:
-            child.join(30)
-            if child.is_alive():
-                child.kill()
-    assert hm.softmax(x).tobytes() == want
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(POOL).replace("METHOD", repr(method)))
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": SOURCE, "HOTMAX_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[True, True, True] True"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
