@@ -6,7 +6,8 @@
 Everyone has two threads (SciPy uses one; JAX has a pool of its own, as large as the machine) and
 the same numbers in the same type. Everyone is warmed up and called at its best: PyTorch with `out=`
 where an output is given, JAX compiled and waited for. A figure is a median over rounds; in each
-round all take a turn, and the order moves on by one from round to round.
+round all take a turn (a rest, a call that is not timed, three that are), and the order moves on by
+one from round to round.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from comparisons import TIMED, Timed
 import hotmax as hm
 
 THREADS = 2
-ROUNDS = 15
-REST = 0.01  # s before each timed call: PyTorch's threads keep spinning for some ms after theirs
+ROUNDS = 7
+BURST = 3  # timed calls in a turn
+REST = 0.25  # s before each turn: PyTorch's threads keep spinning for a while after their work
 PEERS = ("scipy", "torch", "jax", "copy")
 
 Call = Callable[[], object]
@@ -108,11 +110,13 @@ def medians(calls: dict[str, Call], rounds: int, loops: int = 1) -> dict[str, fl
         for name in names[shift:] + names[:shift]:
             call = calls[name]
             time.sleep(REST)
-            start = time.perf_counter()
-            for _ in range(loops):
-                call()
-            times[name].append((time.perf_counter() - start) / loops)
-    return {name: statistics.median(taken) for name, taken in times.items()}
+            call()  # wakes the threads of this one
+            for _ in range(BURST):
+                start = time.perf_counter()
+                for _ in range(loops):
+                    call()
+                times[name].append((time.perf_counter() - start) / loops)
+    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def growth() -> list[Check]:

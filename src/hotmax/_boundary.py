@@ -5,6 +5,7 @@ This module alone knows about axes, dtypes and masks. All errors are raised here
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -90,6 +91,31 @@ def as_temperature(temperature: object) -> Array:
     return array
 
 
+def common_case(
+    x: object, axis: Axis, temperature: object, where: object
+) -> tuple[Array, Array] | None:
+    """(x as rows, temperature) if the kernels can read x as it lies, without a further look.
+
+    This is the everyday call: a contiguous float array, its last axis, one temperature, no mask.
+    """
+    if (
+        type(x) is not np.ndarray
+        or where is not None
+        or type(axis) is not int
+        or axis != -1
+        or (type(temperature) is not float and type(temperature) is not int)
+        or temperature != temperature
+        or (x.dtype is not FLOAT32 and x.dtype is not FLOAT64)
+        or x.size == 0
+        or x.ndim == 0
+    ):
+        return None
+    flags = x.flags
+    if not (flags.c_contiguous and flags.aligned):
+        return None
+    return x.reshape(-1, x.shape[-1]), np.array([temperature], np.float64)
+
+
 class Rows:
     """x as (outer, inner, classes), with its mask and one temperature for each row."""
 
@@ -97,8 +123,8 @@ class Rows:
         self.x = as_array(x)
         self.shape = self.x.shape
         self.axes = normalize_axes(axis, self.x.ndim)
-        self.classes = int(np.prod([self.shape[a] for a in self.axes], dtype=np.int64))
-        self.count = int(np.prod(self.shape_of_numbers(False), dtype=np.int64))
+        self.classes = math.prod(self.shape[a] for a in self.axes)
+        self.count = math.prod(self.shape_of_numbers(False))
         self.dtype = result_type(self.x.dtype)
         self.reduced_shape = tuple(1 if a in self.axes else n for a, n in enumerate(self.shape))
         self.temperature = self._per_row(as_temperature(temperature))
@@ -136,8 +162,8 @@ class Rows:
         first, last = (self.axes[0], self.axes[-1]) if self.axes else (0, -1)
         if last - first + 1 == len(self.axes):
             shape = array.shape
-            outer = int(np.prod(shape[:first], dtype=np.int64))
-            inner = int(np.prod(shape[last + 1 :], dtype=np.int64))
+            outer = math.prod(shape[:first])
+            inner = math.prod(shape[last + 1 :])
             return array.reshape(outer, classes, inner).transpose(0, 2, 1)
         return self.turn(array).reshape(1, self.count, classes)
 

@@ -22,6 +22,7 @@ from hotmax._boundary import (
     Rows,
     as_array,
     check_out,
+    common_case,
     compute_type,
     give_back,
 )
@@ -62,7 +63,13 @@ def room(name: str, size: int, dtype: np.dtype[Any] = FLOAT32) -> Array:
 
 
 def compute(
-    operation: Operation, x2: Array, out: Array, temperature: Array, start: int, stop: int
+    operation: Operation,
+    x2: Array,
+    out: Array,
+    temperature: Array,
+    start: int,
+    stop: int,
+    streamed: bool = False,
 ) -> None:
     """Rows start..stop of a contiguous x2, in the calling thread."""
     classes = x2.shape[1]
@@ -74,11 +81,16 @@ def compute(
         operation.lanes(x2, out, temperature, start, stop, powers)
     else:
         exps = room("exps", min(classes, KEEP)) if narrow else None
-        operation.rows(x2, out, temperature, start, stop, exps, out.size >= STREAM)
+        operation.rows(x2, out, temperature, start, stop, exps, streamed)
 
 
 def compute_long(
-    reduces: bool, finish: Callable[..., Any], x: Array, out: Any, temperature: float
+    reduces: bool,
+    finish: Callable[..., Any],
+    x: Array,
+    out: Any,
+    temperature: float,
+    streamed: bool,
 ) -> Any:
     """One long row, its blocks over threads: the same steps, so the same bits, as in a kernel."""
     n = x.size
@@ -101,7 +113,7 @@ def compute_long(
     def write(first: int, last: int) -> None:
         part = slice(first * BLOCK, last * BLOCK)
         exps = room("exps", BLOCK) if narrow else None
-        finish(x[part], out[part], exps, False, m, temperature, total, n >= STREAM)
+        finish(x[part], out[part], exps, False, m, temperature, total, streamed)
 
     _threads.for_ranges(find_top, blocks, 4)
     m = float(np.max(tops))
@@ -115,20 +127,27 @@ def compute_long(
     return None
 
 
-def compute_all(operation: Operation, x2: Array, out: Array, temperature: Array) -> None:
-    """All rows of a contiguous x2, over threads."""
+def compute_all(
+    operation: Operation, x2: Array, out: Array, temperature: Array, fresh: bool = False
+) -> None:
+    """All rows of a contiguous x2, over threads.
+
+    A large result is written past the caches, unless its pages are fresh: the system has just
+    cleared those, through the caches.
+    """
     rows, classes = x2.shape
+    streamed = out.size >= STREAM and not fresh
     if classes >= LONG and operation.finish is not None:
         for r in range(rows):
             t = float(temperature[r if temperature.size > 1 else 0])
-            number = compute_long(operation.reduces, operation.finish, x2[r], out[r], t)
+            number = compute_long(operation.reduces, operation.finish, x2[r], out[r], t, streamed)
             if operation.reduces:
                 with np.errstate(all="ignore"):
                     out[r] = number
         return
 
     def work(start: int, stop: int) -> None:
-        compute(operation, x2, out, temperature, start, stop)
+        compute(operation, x2, out, temperature, start, stop, streamed)
 
     if x2.size <= STEP:
         work(0, rows)
@@ -204,6 +223,11 @@ def map_entries(
     operation: Operation, x: object, axis: Axis, temperature: object, where: object, out: object
 ) -> Any:
     """A function with one result for each entry."""
+    common = common_case(x, axis, temperature, where) if out is None else None
+    if common is not None:
+        target = np.empty(x.shape, x.dtype)  # type: ignore[attr-defined]
+        compute_all(operation, common[0], target.reshape(common[0].shape), common[1], fresh=True)
+        return target
     rows = Rows(x, axis, temperature, where)
     given = check_out(out, rows.shape, rows.dtype)
     if given is not None and given.flags.carray and not overlaps(given, rows):
@@ -212,7 +236,9 @@ def map_entries(
         target = np.empty(rows.shape, rows.dtype)
     if target.size and rows.is_direct():
         shape = (rows.count, rows.classes)
-        compute_all(operation, rows.x.reshape(shape), target.reshape(shape), rows.temperature)
+        fresh = target is not given
+        x2, out2 = rows.x.reshape(shape), target.reshape(shape)
+        compute_all(operation, x2, out2, rows.temperature, fresh)
     elif target.size:
         out3 = rows.view(target)
         run_staged(operation, rows, out3)
@@ -245,6 +271,11 @@ def reduce_rows(
     out: object,
 ) -> Any:
     """A function with one result for each row."""
+    common = common_case(x, axis, temperature, where) if out is None and not keepdims else None
+    if common is not None:
+        numbers = np.empty(len(common[0]), common[0].dtype)
+        compute_all(operation, common[0], numbers, common[1])
+        return give_back(numbers, x.shape[:-1], numbers.dtype, None)  # type: ignore[attr-defined]
     rows = Rows(x, axis, temperature, where)
     shape = rows.shape_of_numbers(keepdims)
     given = check_out(out, shape, rows.dtype)
