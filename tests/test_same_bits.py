@@ -12,7 +12,7 @@ CLASSES = (2, 10, 64, 65, 1000, 5000, 200_000, 2_000_000)
 TYPES = ("float32", "float64")
 BATCHES = (1, 2, 7, 1000)
 FUNCTIONS = (hm.softmax, hm.log_softmax, hm.logsumexp, hm.smoothmax, hm.entropy, hm.softargmax)
-LARGEST = 3_000_000  # entries of a batch: with long rows the batches are smaller
+LARGEST = 6_000_000  # entries of a batch: with long rows the batches are smaller
 
 each_length = pytest.mark.parametrize("n", CLASSES)
 each_type = pytest.mark.parametrize("type_name", TYPES)
@@ -56,11 +56,9 @@ def test_batch_size_and_place(n, type_name):
 
 
 @each_type
-@each_length
+@pytest.mark.parametrize("n", CLASSES[:-1])
 def test_hard_neighbours(n, type_name):
     """Rows of nan, inf, limits and huge numbers beside it change nothing."""
-    if n > 200_000:
-        n = 200_000
     row = row_of(n, type_name)
     batch = np.stack([row] * 9)
     batch[0] = np.nan

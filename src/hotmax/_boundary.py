@@ -1,11 +1,13 @@
 """What comes in: array, float type, axes, mask, temperature -> (rows, classes); and back.
 
-This module alone knows about axes, dtypes and masks. All errors are raised here, before any work.
+Axes, dtypes and shapes are settled here, and what is wrong with an argument is said here, before
+any work.
 """
 
 from __future__ import annotations
 
 import math
+import numbers
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +18,7 @@ from numpy.exceptions import AxisError
 Array = np.ndarray[Any, np.dtype[Any]]
 Axis = int | Sequence[int] | None
 
+FLOATS = ("float16", "bfloat16", "float32", "float64")
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 ACCEPTED = "float16, bfloat16, float32, float64, integers and bools"
 
@@ -38,8 +41,7 @@ def as_array(x: object, name: str = "x") -> Array:
             f"{name} must be an array or a nested sequence of one shape, got a ragged "
             f"{type(x).__name__}"
         ) from None
-    kind = array.dtype.kind
-    if kind in "iub" or array.dtype.name == "bfloat16" or (kind == "f" and array.itemsize <= 8):
+    if array.dtype.kind in "iub" or array.dtype.name in FLOATS:
         return array
     raise TypeError(f"{name} must hold {ACCEPTED}, got {array.dtype}")
 
@@ -78,14 +80,19 @@ def normalize_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
 def as_temperature(temperature: object) -> Array:
     """The temperature as a float64 array: real, and nan nowhere."""
     try:
-        array = np.asarray(temperature)
+        array = np.asarray(
+            float(temperature) if isinstance(temperature, numbers.Real) else temperature
+        )
     except ValueError:
         array = np.asarray("ragged")
+    except OverflowError:
+        raise ValueError("temperature must fit a float64; it may be inf") from None
     if array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16":
         raise TypeError(
             f"temperature must be a real number or an array of real numbers, got {temperature!r}"
         )
-    array = array.astype(np.float64)
+    with np.errstate(all="ignore"):
+        array = array.astype(np.float64)
     if np.isnan(array).any():
         raise ValueError("temperature must not be nan; it may be 0, inf or negative")
     return array

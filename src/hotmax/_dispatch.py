@@ -27,7 +27,7 @@ from hotmax._boundary import (
     give_back,
 )
 from hotmax._kernels.lanes import LANES, SHORT
-from hotmax._kernels.narrow import CHUNK
+from hotmax._kernels.narrow import CHUNK, settle
 from hotmax._kernels.softmax import BLOCK, KEEP, add_sums, block_sums, top
 from hotmax._kernels.staging import gather, scatter
 
@@ -53,13 +53,21 @@ _own = threading.local()
 
 
 def room(name: str, size: int, dtype: np.dtype[Any] = FLOAT32) -> Array:
-    """Scratch space of this thread, kept for its next call: fresh pages cost more than exp."""
-    kept: Array | None = getattr(_own, name, None)
+    """Scratch space of this thread, if it has kept any: fresh pages cost more than exp.
+
+    It is taken out of the thread's keeping: a signal handler that calls hotmax finds none.
+    """
+    kept: Array | None = _own.__dict__.pop(name, None)
     if kept is None or kept.nbytes < size * dtype.itemsize:
         kept = np.empty(size * dtype.itemsize, np.uint8)
-        if kept.nbytes <= ROOM:
-            setattr(_own, name, kept)
     return kept[: size * dtype.itemsize].view(dtype)
+
+
+def keep(name: str, scratch: Array) -> None:
+    """Keep scratch space for the next call of this thread."""
+    whole = scratch if scratch.base is None else scratch.base
+    if whole.nbytes <= ROOM:
+        setattr(_own, name, whole)
 
 
 def compute(
@@ -82,6 +90,8 @@ def compute(
     else:
         exps = room("exps", min(classes, KEEP)) if narrow else None
         operation.rows(x2, out, temperature, start, stop, exps, streamed)
+        if exps is not None:
+            keep("exps", exps)
 
 
 def compute_long(
@@ -105,15 +115,16 @@ def compute_long(
             tops[b] = top(x[b * BLOCK : (b + 1) * BLOCK], sign)
 
     def find_sums(first: int, last: int) -> None:
-        exps = room("exps", CHUNK) if narrow else None
+        exps = np.empty(CHUNK, np.float32) if narrow else None
         for b in range(first, last):
             block = x[b * BLOCK : (b + 1) * BLOCK]
             sums[b] = block_sums(block, exps, m, temperature, block[:0])
 
     def write(first: int, last: int) -> None:
         part = slice(first * BLOCK, last * BLOCK)
-        exps = room("exps", BLOCK) if narrow else None
+        exps = np.empty(BLOCK, np.float32) if narrow else None
         finish(x[part], out[part], exps, False, m, temperature, total, streamed)
+        settle()
 
     _threads.for_ranges(find_top, blocks, 4)
     m = float(np.max(tops))
@@ -171,7 +182,7 @@ def pieces(start: int, stop: int, inner: int) -> Iterator[tuple[int, slice, slic
 
 
 def for_stages(work: Callable[[int, int], None], rows: Rows) -> None:
-    """Rows over threads in ranges that suit a staging buffer; a long row is threaded within."""
+    """Rows over threads in ranges that suit a staging buffer; long rows one after another."""
     if rows.classes >= LONG:
         for r in range(rows.count):
             work(r, r + 1)
@@ -198,7 +209,7 @@ def run_staged(operation: Operation, rows: Rows, out3: Array) -> None:
             gather(source.T, buffer)
         else:
             buffer[...] = source
-        if where3 is not None:  # what is masked is as far from the maximum as can be
+        if where3 is not None:  # a masked entry becomes one that is not there
             absent = np.where(np.signbit(temperature), np.inf, -np.inf)[:, None]
             np.copyto(buffer, absent, where=~where3[place], casting="same_kind")
         # In place: float64 loops would find their arrays overlapping and run one entry at a time.
@@ -215,6 +226,7 @@ def run_staged(operation: Operation, rows: Rows, out3: Array) -> None:
         else:
             with np.errstate(all="ignore"):  # a float32 beyond float16 is inf, without a word
                 target[...] = result
+        keep("stage", buffer)
 
     for_stages(work, rows)
 

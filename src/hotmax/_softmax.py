@@ -56,7 +56,8 @@ def softmax(
 
     Args:
         x: Logits of any shape: an array or nested sequence of numbers. An entry of -inf is a class
-            that is not there; entries of +inf share all the mass; nan makes its row nan.
+            that is not there; entries of +inf share all the mass (the other way round below
+            temperature 0); nan makes its row nan.
         axis: The classes: an int, a tuple of ints, or None for all dimensions.
         temperature: A number, or an array that broadcasts against x with length 1 along `axis`. 0
             puts all mass on the largest entries, shared evenly among ties; inf is uniform; below 0
@@ -326,7 +327,10 @@ def temperature_of_base(base: float) -> float:
     """
     if isinstance(base, bool) or not isinstance(base, numbers.Real | np.number):
         raise TypeError(f"base must be a real number, got {base!r}")
-    b = float(base)
+    try:
+        b = float(base)
+    except OverflowError:  # an int beyond float64
+        return 1.0 / math.log(int(base))
     if not b >= 0.0:
         raise ValueError(f"base must be at least 0, got {base!r}")
     if b == 1.0:

@@ -6,6 +6,7 @@ the pool has not begun: a busy pool slows a call down, but cannot stall it.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import threading
@@ -36,7 +37,7 @@ def _default() -> int:
 
 _count: int | None = None
 _pool: ThreadPoolExecutor | None = None
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
 def get_threads() -> int:
@@ -77,7 +78,7 @@ def _forget() -> None:
     """After a fork the child has none of its parent's threads: make new ones when needed."""
     global _pool, _lock
     _pool = None
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -108,18 +109,27 @@ def for_ranges(work: Callable[[int, int], None], total: int, step: int) -> None:
     stopped = False
 
     def drain() -> None:
-        for start in starts:
-            if stopped or start >= total:
-                return
-            work(start, min(start + step, total))
+        nonlocal stopped
+        try:
+            for start in starts:
+                if stopped or start >= total:
+                    return
+                work(start, min(start + step, total))
+        except BaseException:
+            stopped = True
+            raise
 
     others = min(get_threads(), -(-total // step)) - 1
-    waits = _helpers(drain, others) if others > 0 else []
+    waits: list[Callable[[], object]] = []
     try:
+        if others > 0:
+            waits = _helpers(drain, others)
         drain()
-    except BaseException:
-        stopped = True
-        raise
-    finally:
         for wait in waits:
             wait()
+    except BaseException:
+        stopped = True
+        for wait in waits:
+            with contextlib.suppress(Exception):  # the first error is the one to tell
+                wait()
+        raise

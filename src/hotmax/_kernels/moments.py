@@ -6,12 +6,15 @@ import numpy as np
 
 from hotmax._kernels.arithmetic import (
     LN2,
+    LN2_REST,
     LOG2E,
     LOG2E_LOW,
     UNBIAS64,
     exp2_parts,
     kernel,
     log1p_parts,
+    reciprocal,
+    two_sum,
     with_fraction,
 )
 from hotmax._kernels.softmax import (
@@ -30,7 +33,7 @@ from hotmax._kernels.wide import STRIP, accumulate, combine, exponent, over, pro
 
 @kernel
 def entropy_moment(x, m, temperature):
-    """The sum of exp(z) * -z over z = (x - m) / T: no term is negative."""
+    """The sum of exp(z) * -z / ln 2 over z = (x - m) / T, times 2**BIAS64; no term is negative."""
     scale = scale_of(temperature)
     slope, slope_low = over(LOG2E, LOG2E_LOW, abs(scale * temperature))
     m = m * abs(scale)
@@ -42,12 +45,12 @@ def entropy_moment(x, m, temperature):
             e, e_low = with_fraction(power, t)
             term, term_low = product(e, e_low, -y, -y_low)
             accumulate(sums, i, term, term_low)
-    return combine(sums, x.size)[0] * LN2 * UNBIAS64
+    return combine(sums, x.size)
 
 
 @kernel
 def index_moment(x, m, temperature):
-    """The sum of exp((x - m) / T) * index."""
+    """The sum of exp((x - m) / T) * index, times 2**BIAS64."""
     scale = scale_of(temperature)
     slope, slope_low = over(LOG2E, LOG2E_LOW, abs(scale * temperature))
     m = m * abs(scale)
@@ -58,7 +61,16 @@ def index_moment(x, m, temperature):
             t, power = exp2_parts(y, y_low)
             term, term_low = with_fraction(power * np.float64(start + i), t)
             accumulate(sums, i, term, term_low)
-    return combine(sums, x.size)[0] * UNBIAS64
+    return combine(sums, x.size)
+
+
+@kernel
+def mean(moment, moment_low, ties, below, below_low):
+    """A moment, times 2**BIAS64, over the sum of the exponentials, in two words."""
+    total, carry = two_sum(ties, below)
+    inverse, inverse_low = reciprocal(total, carry + below_low)
+    high, low = product(moment, moment_low, inverse, inverse_low)
+    return high * UNBIAS64, low * UNBIAS64
 
 
 @kernel
@@ -70,7 +82,10 @@ def entropy_rows(x, out, temperature, start, stop):
         if kind == PLAIN:
             ties, below, below_low = row_sums(x[r], None, m, t, x[r])
             log_sum, log_sum_low = log_of_sums(ties, below, below_low)
-            out[r] = log_sum + (log_sum_low + entropy_moment(x[r], m, t) / (ties + below))
+            high, low = entropy_moment(x[r], m, t)
+            high, low = mean(*product(high, low, LN2, LN2_REST), ties, below, below_low)
+            total, carry = two_sum(log_sum, high)
+            out[r] = total + (carry + low + log_sum_low)
         elif kind == HARD or kind == FLAT:
             out[r] = log1p_parts(limit_sums(x[r], m, t)[0] - 1.0, 0.0)[0]
         else:
@@ -84,8 +99,9 @@ def softargmax_rows(x, out, temperature, start, stop):
         m = top(x[r], sign_of(x, t))
         kind = regime(m, t)
         if kind == PLAIN:
-            ties, below, _ = row_sums(x[r], None, m, t, x[r])
-            out[r] = index_moment(x[r], m, t) / (ties + below)
+            high, low = index_moment(x[r], m, t)
+            high, low = mean(high, low, *row_sums(x[r], None, m, t, x[r]))
+            out[r] = high + low
         elif kind == HARD or kind == FLAT:
             sign, total = sign_of(x, t), 0.0
             for i in range(x.shape[1]):

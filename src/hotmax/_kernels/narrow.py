@@ -15,6 +15,7 @@ from hotmax._kernels.arithmetic import (
     add_in_any_order,
     address_of,
     exp2_line32,
+    fence,
     fma,
     inline,
     kernel,
@@ -80,8 +81,8 @@ def sums_narrow(x, exps, m, temperature, upcoming):
     """(ties, below); `exps` keeps the exponentials, times 2**BIAS32, if it is long enough.
 
     Ties are told apart only in a chunk that sums to nearly 1: elsewhere they can share a float64
-    with the rest and lose nothing. While it computes, the row that comes next is fetched, a tenth
-    of the time of a large array.
+    with the rest and lose nothing. While it computes, the row that comes next is fetched, which
+    saves a large array a tenth of its time.
     """
     low, slope, slope_low, offset, offset_low = line32(m, temperature)
     keep = exps.size >= x.size
@@ -129,6 +130,12 @@ def scale_and_stream(exps, out, inverse, inverse_low):
         for i in range(first, last, 8):
             stream_half_line(out, i, exps, i)
     scale_narrow(exps[stop:], out[stop:], inverse, inverse_low)
+
+
+@kernel
+def settle():
+    """Make what was streamed visible to other threads."""
+    fence()
 
 
 @kernel

@@ -15,10 +15,11 @@ from hotmax._kernels.arithmetic import (
     exp2_parts,
     kernel,
     log1p_parts,
+    two_difference,
     two_sum,
 )
 from hotmax._kernels.softmax import HARD, NAN, NOTHING, PLAIN, regime
-from hotmax._kernels.wide import exponent, over, scale_of
+from hotmax._kernels.wide import over, product, scale_of
 
 
 @kernel
@@ -73,6 +74,12 @@ def weighted_row(x, weights, temperature):
         return np.nan, np.nan
     if kind == NOTHING:
         return -np.inf, 0.0
+    infinite = 0.0
+    for i in range(x.size):
+        if abs(weights[i]) == np.inf:  # times exp(x / T), which at -inf is 0
+            infinite += weights[i] if sign * np.float64(x[i]) > -np.inf else np.nan
+    if infinite != 0.0:
+        return abs(infinite), np.sign(infinite)
     if kind != PLAIN:
         total = weighted_limit(x, weights, sign, m, kind)
         if kind == HARD and m != 0.0:
@@ -97,8 +104,9 @@ def weighted_row(x, weights, temperature):
             whole = np.rint(max((v - peak) * slope, -1e8))
             gap = whole + shift - largest
             if gap > -1000.0:
-                d = exponent_from(v, peak, slope, slope_low, whole)
-                t, power = exp2_parts(d[0], d[1])
+                d, d_low = two_difference(v, peak)
+                y, y_low = product(d, d_low, slope, slope_low)
+                t, power = exp2_parts(y - whole, y_low)
                 weight = math.ldexp(weights[i], -shift) * math.ldexp(power * UNBIAS64, int(gap))
                 total, carry = two_sum(total, weight)
                 low += carry + weight * t
@@ -111,13 +119,6 @@ def weighted_row(x, weights, temperature):
         return q, np.sign(total)
     result, carry = two_sum(q, high)
     return result + (carry + (q_low + high_low)), np.sign(total)
-
-
-@kernel
-def exponent_from(v, peak, slope, slope_low, whole):
-    """The exponent of exp((x - m) / T) less its whole part, in two words."""
-    y, y_low = exponent(v, peak, slope, slope_low)
-    return y - whole, y_low
 
 
 @kernel

@@ -1,6 +1,7 @@
 """The float64 arithmetic of one row: every step carried in two words, a value and its error.
 
-Used for float64, for short rows of every type, and for float32 rows at extreme temperatures.
+Used for float64, and for those long float32 rows that the float32 path does not take: extreme and
+negative temperatures, and logits so large that x / T needs more digits than float32 has.
 """
 
 from __future__ import annotations
@@ -84,13 +85,16 @@ def combine(sums, count):
 def add_strip(x, sums, m, scale, slope, slope_low):
     """Add exp((x - m) / T) over x < m, each entry to a sum of its own.
 
+    What is below m is told before scaling, which may merge the smallest numbers.
+
     A loop apart: inside another one the compiler would check for overlap at every strip.
     """
+    sign, peak = math.copysign(1.0, scale), m * abs(scale)
     for i in range(x.size):
-        v = np.float64(x[i]) * scale
-        y, y_low = exponent(v, m, slope, slope_low)
+        v = np.float64(x[i])
+        y, y_low = exponent(v * scale, peak, slope, slope_low)
         t, power = exp2_parts(y, y_low)
-        term, term_low = with_fraction(power if v < m else 0.0, t)
+        term, term_low = with_fraction(power if v * sign < m else 0.0, t)
         accumulate(sums, i, term, term_low)
 
 
@@ -102,7 +106,6 @@ def sum_wide(x, m, temperature):
     """
     scale = scale_of(temperature)
     slope, slope_low = over(LOG2E, LOG2E_LOW, abs(scale) * abs(temperature))
-    m = m * abs(scale)
     sums = np.zeros(2 * STRIP)
     for start in range(0, x.size, STRIP):
         add_strip(x[start : start + STRIP], sums, m, scale, slope, slope_low)
