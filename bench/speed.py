@@ -6,7 +6,7 @@
 Everyone has two threads (SciPy uses one; JAX has a pool of its own, as large as the machine) and
 the same numbers in the same type. Everyone is warmed up and called at its best: PyTorch with `out=`
 where an output is given, JAX compiled and waited for. A figure is a median over rounds; in each
-round all take a turn (a rest, a call that is not timed, three that are), and the order moves on by
+round all take a turn (a rest, calls that are not timed, three that are), and the order moves on by
 one from round to round.
 """
 
@@ -34,6 +34,7 @@ import hotmax as hm
 THREADS = 2
 ROUNDS = 7
 BURST = 3  # timed calls in a turn
+WARM = 0.05  # s of untimed calls at the start of a turn: a processor at rest takes ms to speed up
 REST = 0.25  # s before each turn: PyTorch's threads keep spinning for a while after their work
 PEERS = ("scipy", "torch", "jax", "copy")
 
@@ -110,7 +111,9 @@ def medians(calls: dict[str, Call], rounds: int, loops: int = 1) -> dict[str, fl
         for name in names[shift:] + names[:shift]:
             call = calls[name]
             time.sleep(REST)
-            call()  # wakes the threads of this one
+            awake = time.perf_counter() + WARM
+            while time.perf_counter() < awake:
+                call()
             for _ in range(BURST):
                 start = time.perf_counter()
                 for _ in range(loops):
