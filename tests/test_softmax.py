@@ -717,3 +717,41 @@ def test_out_of_reductions():
     out = np.empty(3)
     assert hm.logsumexp(x, weights=2.0, out=out) is out
     same(out, hm.logsumexp(x, weights=2.0))
+
+
+# --- what a review found ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tiny", "temperature"), [(5e-324, 1.0), (1e-310, 1.0), (1e-300, 1e300), (-1e-300, -1e300)]
+)
+def test_a_long_row_of_logits_too_small_to_tell_apart(tiny, temperature):
+    """Scaling merges them; each must still be counted once."""
+    x = np.zeros(100)
+    x[0] = tiny
+    np.testing.assert_allclose(hm.softmax(x, temperature=temperature), 0.01, rtol=1e-15)
+    assert hm.logsumexp(x, temperature=temperature) == pytest.approx(math.log(100), rel=1e-15)
+    assert hm.softargmax(x, temperature=temperature) == pytest.approx(49.5, rel=1e-15)
+
+
+@pytest.mark.parametrize("gap", [1040.0, 1200.0])
+def test_a_heavy_weight_far_below_the_maximum(gap):
+    log_weight = 300 * math.log(10)  # the first term is e**-690.8, the second e**(690.8 - gap)
+    got = hm.logsumexp([0.0, -gap], weights=[1e-300, 1e300])
+    assert got == pytest.approx(log_weight - gap, rel=1e-14)
+
+
+def test_infinite_weights():
+    assert hm.logsumexp([1.0, 2.0], weights=[np.inf, 1.0]) == np.inf
+    assert np.isnan(hm.logsumexp([1.0, -np.inf], weights=[1.0, np.inf]))
+    value, sign = hm.logsumexp([1.0, 2.0], weights=[-np.inf, 1.0], return_sign=True)
+    assert (value, sign) == (np.inf, -1.0)
+
+
+def test_rows_whose_errors_do_not_cancel():
+    """Most classes share one logit: the limit that the README states for float32."""
+    x = np.float32([0, -2.6969512, -5.2480044, -10.612128] + [-1.1014884] * 62)
+    worst = 0.0
+    for got, want in zip(hm.softmax(x), reference.softmax(x), strict=True):
+        worst = max(worst, abs(float(got - want)) / float(np.spacing(np.float32(float(want)))))
+    assert worst <= 2.5

@@ -329,3 +329,44 @@ def test_a_full_disk(tmp_path):
         NUMBA_CACHE_DIR=str(tmp_path / "cache"),
     )
     assert output == "[0.0, 1.0]"
+
+
+def test_an_error_in_a_helper_stops_the_others():
+    """The first range fails in whichever thread takes it: few of the others are begun."""
+    from hotmax._threads import for_ranges
+
+    hm.set_threads(2)
+    begun = []
+
+    def work(start: int, stop: int) -> None:
+        begun.append(start)
+        time.sleep(0.002)
+        if start == 1:
+            raise ArithmeticError("no")
+
+    with pytest.raises(ArithmeticError):
+        for_ranges(work, 1000, 1)
+    assert len(begun) < 20
+
+
+def test_a_signal_handler_may_call_hotmax():
+    """It must not write into the scratch space of the call that it interrupts."""
+    code = """
+        import signal
+        import numpy as np, hotmax as hm
+        hm.set_threads(1)
+        x = np.random.default_rng(0).normal(size=(4000, 300)).astype(np.float16)
+        small = np.zeros((8, 300), np.float16)
+        want = hm.softmax(x)
+        calls = []
+        signal.signal(signal.SIGALRM, lambda *_: calls.append(hm.softmax(small)))
+        for _ in range(20):
+            signal.setitimer(signal.ITIMER_REAL, 0.002)
+            assert (hm.softmax(x) == want).all()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        assert calls
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
