@@ -186,8 +186,9 @@ def test_fork_amid_calls_of_other_threads():
 # --- Ctrl-C -----------------------------------------------------------------------------------
 
 INTERRUPTED = """
-    import time, sys
+    import signal, sys, time
     import numpy as np, hotmax as hm
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     hm.set_threads(2)
     {make}
     hm.softmax(x[:1, :100].copy()); {warm}

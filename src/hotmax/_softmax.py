@@ -300,7 +300,7 @@ def entropy(
         >>> round(float(hm.entropy([0.0, 0.0])), 6)
         0.693147
         >>> float(hm.entropy([0.0, -80.0]))
-        1.4619296241547862e-33
+        1.4619296241547863e-33
 
     The same in NumPy, where nothing overflows:
         np.log(np.exp(x / T).sum(-1)) - (x / T * np.exp(x / T)).sum(-1) / np.exp(x / T).sum(-1)
