@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -333,3 +334,19 @@ def test_subclasses_are_plain_arrays():
     x = X.view(Mine)
     assert type(hm.softmax(x)) is np.ndarray
     np.testing.assert_array_equal(hm.softmax(x), hm.softmax(X))
+
+
+def test_a_float_type_that_is_not_accepted():
+    """float8 is a float by NumPy's reckoning: it must not come back as one, rounded to two bits."""
+    import ml_dtypes
+
+    with pytest.raises(TypeError, match=r"x must hold float16.*got float8_e5m2"):
+        hm.softmax(np.ones(3, ml_dtypes.float8_e5m2))
+
+
+def test_temperatures_of_any_real_type():
+    want = hm.softmax([1.0, 2.0], temperature=0.5)
+    assert (hm.softmax([1.0, 2.0], temperature=Fraction(1, 2)) == want).all()
+    assert (hm.softmax([1.0, 2.0], temperature=10**20) == 0.5).all()
+    with pytest.raises(ValueError, match="temperature must fit"):
+        hm.softmax([1.0, 2.0], temperature=10**400)

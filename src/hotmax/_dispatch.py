@@ -53,7 +53,7 @@ _own = threading.local()
 
 
 def room(name: str, size: int, dtype: np.dtype[Any] = FLOAT32) -> Array:
-    """Scratch space of this thread, if it has kept any: fresh pages cost more than exp.
+    """Scratch space of this thread, if it has kept any: fresh pages are slow.
 
     It is taken out of the thread's keeping: a signal handler that calls hotmax finds none.
     """

@@ -73,7 +73,7 @@ def _if_the_disk_allows(step: Any) -> Any:
 
 
 def quick_kernel(function: Any) -> Any:
-    """A kernel for a microsecond's work, which keeps the GIL: giving it up costs half of that."""
+    """A kernel for a microsecond's work, and keeps the GIL: giving it up takes time too."""
     return kernel(function, nogil=False)
 
 
