@@ -1,6 +1,7 @@
 # Needs make and Python 3.11 or later; everything else goes into .venv, once.
 PYTHON = python3
 BIN = .venv/bin
+BENCHMARKS = speed
 
 .PHONY: help demo test lint format bench accuracy clean
 .NOTPARALLEL:
@@ -30,7 +31,9 @@ format: .venv/installed-dev
 	$(BIN)/ruff check --fix .
 
 bench: .venv/installed-dev
-	@PYTHONPATH=tests $(BIN)/python bench/speed.py $(if $(PUBLISH),--publish)
+	@for part in $(BENCHMARKS); do \
+	    PYTHONPATH=tests $(BIN)/python bench/$$part.py $(if $(PUBLISH),--publish) || exit 1; \
+	done
 
 accuracy: .venv/installed-dev
 	@PYTHONPATH=tests $(BIN)/python bench/accuracy.py $(if $(PUBLISH),--publish)
