@@ -42,6 +42,7 @@ STREAM = 1 << 22  # entries from which a float32 result is written past the cach
 class Operation:
     """The kernels of one function."""
 
+    name: str
     rows: Callable[..., None]  # over many rows
     lanes: Callable[..., None] | None  # over short rows, side by side
     finish: Callable[..., Any] | None  # from maximum and sums: writes a block, or gives a number
