@@ -44,6 +44,8 @@ FLOW = (
     {"_boundary", "_threads"},
     {"_kernels"},
     {"_generic", "_dispatch"},
+    {"_derivatives", "_operations"},
+    {"_libraries"},
     {"_softmax"},
     {"_calculus", "_losses", "_sampling", "_attention"},
     {"calibration", "laws", "_regression"},

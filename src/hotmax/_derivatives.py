@@ -98,6 +98,11 @@ def pull_softargmax(at: Point, g: Array) -> Array:
     return at.only_present(g * at.f("softmax") * (index - at.f("softargmax")) * at.slope)
 
 
+def entropy_of(at: Point) -> Array:
+    """The entropy; 0 where no class is there."""
+    return at.xp.where(at.any(at.present), at.f("entropy"), at.zero)
+
+
 def surprise(at: Point) -> Array:
     """p (log p + entropy): what entropy loses by a change of z."""
     p, xp = at.f("softmax"), at.xp
@@ -119,7 +124,7 @@ PULL = {
 def pull_temperature(name: str, at: Point, g: Array, by_x: Array) -> Array:
     """The derivative by T, one for each row, given that by x."""
     if name == "smoothmax":
-        return g * at.f("entropy")
+        return g * entropy_of(at)
     slope = at.inverse if name == "logsumexp" else at.slope
     change = -at.sum(by_x * at.centred) * slope
     if name == "logsumexp":  # the shift by the maximum shows here
@@ -132,7 +137,7 @@ def push(name: str, at: Point, dx: Array, dt: Array) -> Array:
     p = at.f("softmax")
     dx = at.only_present(dx)
     if name == "smoothmax":
-        return at.mean(p, dx) + at.f("entropy") * dt
+        return at.mean(p, dx) + entropy_of(at) * dt
     slope = at.inverse if name == "logsumexp" else at.slope
     dz = at.only_present((dx - at.centred * (dt * slope)) * slope)
     if name == "logsumexp":

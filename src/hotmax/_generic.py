@@ -23,7 +23,7 @@ from hotmax._boundary import ACCEPTED, FLOATS, Axis, as_temperature, library_of,
 # The least exponent whose exponential is not 0; and the bits that Dekker's product splits at.
 LEAST = {32: -104.0, 64: -746.0}
 SPLIT = {32: 4097.0, 64: 134217729.0}
-MILD = {32: 2.0**60, 64: 2.0**400}  # temperatures that can be split without overflow
+MILD = {32: 2.0**90, 64: 2.0**900}  # temperatures that can be split without overflow
 
 Array = Any
 

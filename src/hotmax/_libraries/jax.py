@@ -19,7 +19,10 @@ def run(
 ) -> Any:
     given = Given(jnp, x, axis, temperature, where, wide(), is_traced(x, temperature))
     layout = given.layout
-    y = value(operation.name, layout.axes, given.x, given.temperature, given.where)
+    heat = given.temperature
+    fixed = heat if isinstance(heat, float) else None
+    heat = None if isinstance(heat, float) else heat
+    y = value(operation.name, layout.axes, fixed, given.x, heat, given.where)
     if operation.reduces and not keepdims:
         y = jnp.reshape(y, layout.kept())
     return y.astype(given.dtype)
@@ -49,20 +52,24 @@ def is_traced(*arrays: Any) -> bool:
     return any(isinstance(array, jax.core.Tracer) for array in arrays)
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def value(name: str, axes: tuple[int, ...], x: Any, temperature: Any, where: Any) -> Any:
-    layout = Layout(x.shape, axes)
-    return evaluate(name, jnp, x, temperature, where, layout)
+# A temperature that is a number stays one, with all its digits: `fixed`, and then `heat` is None.
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
+def value(
+    name: str, axes: tuple[int, ...], fixed: float | None, x: Any, heat: Any, where: Any
+) -> Any:
+    x = jnp.asarray(x)  # numerical checks of derivatives hand in NumPy arrays
+    return evaluate(name, jnp, x, heat if fixed is None else fixed, where, Layout(x.shape, axes))
 
 
 @value.defjvp
-def value_and_change(name: str, axes: tuple[int, ...], at: Any, changes: Any) -> Any:
-    x, temperature, where = at
-    dx, dt, _ = changes
-    layout = Layout(x.shape, axes)
+def value_and_change(
+    name: str, axes: tuple[int, ...], fixed: float | None, at: Any, changes: Any
+) -> Any:
+    x, heat, where = jnp.asarray(at[0]), at[1], at[2]
 
     def function(other: str) -> Any:
-        return value(other, axes, x, temperature, where)
+        return value(other, axes, fixed, x, heat, where)
 
-    point = Point(jnp, x, temperature, where, layout, function)
-    return function(name), push(name, point, dx, dt)
+    temperature = heat if fixed is None else fixed
+    point = Point(jnp, x, temperature, where, Layout(x.shape, axes), function)
+    return function(name), push(name, point, changes[0], 0.0 if fixed is not None else changes[1])

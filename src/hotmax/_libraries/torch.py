@@ -40,6 +40,8 @@ def run(
         and not (x.requires_grad and torch.is_grad_enabled())
     ):
         return by_kernel(operation, x, axis, temperature, None, keepdims)
+    if x.layout is not torch.strided:
+        raise TypeError(f"x must be a strided tensor, got layout {x.layout}")
     given = Given(xp, x, axis, temperature, where, torch.float64, is_traced(x))
     y = value(operation.name, given.x, given.temperature, given.where, given.layout.axes)
     if operation.reduces and not keepdims:
@@ -81,7 +83,7 @@ def is_direct(x: Any) -> bool:
         and x.is_cpu
         and not is_transformed(x)
         and x.layout is torch.strided
-        and not torch.jit.is_tracing()
+        and not torch._C._is_tracing()
     )
 
 
