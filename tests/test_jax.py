@@ -19,11 +19,12 @@ INF = np.inf
 
 
 @every
-def test_derivatives_to_second_order(function):
+def test_derivatives(function):
     def call(x, t):
         return function(x, temperature=t)
 
-    check_grads(jax.jit(call), (jnp.asarray(X), jnp.asarray(0.7)), order=2)
+    order = 2 if function in (hm.softmax, hm.entropy) else 1  # the second takes jax ten seconds
+    check_grads(jax.jit(call), (jnp.asarray(X), jnp.asarray(0.7)), order=order)
 
 
 @every

@@ -30,8 +30,10 @@ class _WithTemperature(torch.nn.Module):
             self.temperature = value
 
     def extra_repr(self) -> str:
-        learnable = isinstance(self.temperature, torch.nn.Parameter)
-        return f"dim={self.dim}, temperature={float(self.temperature):g}, learnable={learnable}"
+        value, learnable = self.temperature, False
+        if isinstance(value, torch.nn.Parameter):
+            value, learnable = value.detach().item(), True
+        return f"dim={self.dim}, temperature={value:g}, learnable={learnable}"
 
 
 class Softmax(_WithTemperature):
