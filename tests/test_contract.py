@@ -44,8 +44,10 @@ FLOW = (
     {"_boundary", "_threads"},
     {"_kernels"},
     {"_generic", "_dispatch"},
-    {"_softmax"},
-    {"_calculus", "_losses", "_sampling", "_attention"},
+    {"_rowwise"},
+    {"_softmax", "_targets"},
+    {"_calculus", "_losses", "_confidence", "_divergences", "_segments", "_sampling", "_attention"},
+    {"_linear_losses"},
     {"calibration", "laws", "_regression"},
     {"torch", "io"},
     {"view"},
@@ -144,10 +146,21 @@ def test_public_names():
     assert set(hm.__all__) == there | {"__version__"}
 
 
+# What is given by position: the first argument, and these.
+DATA = {"targets", "tangent", "cotangent", "logits_q", "teacher", "weight", "segment_ids"}
+BY_POSITION = {
+    "linear_cross_entropy": {"bias"},
+    "distillation_loss": {"temperature"},
+    "one_hot": {"classes"},
+    "smooth_labels": {"label_smoothing"},
+}
+
+
 @pytest.mark.parametrize("name", PUBLIC)
 def test_options_are_keyword_only_and_typed(name):
     parameters = list(inspect.signature(getattr(hm, name)).parameters.values())
-    assert all(p.kind is p.KEYWORD_ONLY for p in parameters[1:])
+    free = {p.name for p in parameters[1:] if p.kind is not p.KEYWORD_ONLY}
+    assert free <= DATA | BY_POSITION.get(name, set())
     assert all(p.annotation is not p.empty for p in parameters)
 
 
@@ -178,6 +191,39 @@ def formula_of(name: str) -> str:
     return " ".join(formula)
 
 
+# The arguments of functions that take more than x and a temperature, by the names in their formula.
+MORE = {
+    "y": np.array([0, 3, 1]),
+    "z": np.random.default_rng(1).standard_normal((3, 5)),
+    "v": np.random.default_rng(2).standard_normal((3, 5)),
+    "ids": np.array([1, 0, 1, 2, 0]),
+    "hidden": np.random.default_rng(3).standard_normal((3, 2)),
+    "weight": np.random.default_rng(4).standard_normal((5, 2)),
+    "targets": np.array([[2, 0], [1, 1]]),
+    "classes": 3,
+    "label_smoothing": 0.1,
+}
+CALLED_WITH = {
+    "one_hot": ("targets", "classes"),
+    "smooth_labels": ("targets", "label_smoothing"),
+    "jvp": ("x", "v"),
+    "vjp": ("x", "v"),
+    "segment_softmax": ("x", "ids"),
+    "segment_logsumexp": ("x", "ids"),
+    "perplexity": ("x", "y"),
+    **{n: ("x", "y") for n in PUBLIC if n.endswith(("cross_entropy", "_loss"))},
+    "linear_cross_entropy": ("hidden", "weight", "y"),
+    "kl_divergence": ("x", "z"),
+    "distillation_loss": ("x", "z"),
+}
+OPTIONS = {
+    "hardmax": lambda t: {},
+    "nll_loss": lambda t: {},
+    "one_hot": lambda t: {},
+    "smooth_labels": lambda t: {"classes": 3},
+}
+
+
 @pytest.mark.parametrize("name", [n for n in PUBLIC if not n.endswith("_threads")])
 def test_the_same_in_numpy(name):
     """The formula in the docstring, evaluated on a mild input, is what the function gives."""
@@ -189,9 +235,13 @@ def test_the_same_in_numpy(name):
                 eval(formula, {"math": math, "b": number}), rel=1e-15
             )
             continue
-        options = {} if name == "hardmax" else {"temperature": number}
-        want = eval(formula, {"np": np, "x": x, "T": number})
-        np.testing.assert_allclose(getattr(hm, name)(x, **options), want, rtol=1e-13)
+        values = {"x": x, **MORE}
+        options = OPTIONS.get(name, lambda t: {"temperature": t})(number)
+        arguments = [values[each] for each in CALLED_WITH.get(name, ("x",))]
+        want = eval(formula, {"np": np, "T": number, **values})
+        np.testing.assert_allclose(
+            getattr(hm, name)(*arguments, **options), want, rtol=1e-12, atol=1e-14
+        )
 
 
 # --- the generated code -----------------------------------------------------------------------

@@ -22,7 +22,7 @@ from hotmax._boundary import (
     give_back,
     normalize_axes,
 )
-from hotmax._kernels.losses import count_labels, mean_of, settle_labels, sum_parts
+from hotmax._kernels.losses import count_labels, find_outside, mean_of, settle_labels, sum_parts
 from hotmax._kernels.targets import check_targets
 from hotmax._rowwise import Batch, for_batches
 
@@ -38,13 +38,17 @@ def logits_rows(
 
 def as_labels(targets: object, rows: Rows, ignore_index: object = None) -> Array:
     """Class numbers, one for each row, in one line; -1 where they are to be ignored."""
-    array = np.asarray(targets)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"targets must hold integers, the numbers of classes, got {array.dtype}")
-    return _settle(array, rows.shape_of_numbers(False), rows.classes, ignore_index)
+    return as_class_numbers(targets, rows.shape_of_numbers(False), rows.classes, ignore_index)
 
 
-def _settle(labels: Array, shape: tuple[int, ...], classes: int, ignore_index: object) -> Array:
+def as_class_numbers(
+    targets: object, shape: tuple[int, ...], classes: int, ignore_index: object
+) -> Array:
+    labels = as_array(targets, "targets")
+    if labels.dtype.kind not in "iu" and labels.size:
+        raise TypeError(f"targets must hold integers, the numbers of classes, got {labels.dtype}")
+    if labels.dtype.kind not in "iu":
+        labels = labels.astype(np.int64)
     ignored = 0 if ignore_index is None else as_integer(ignore_index, "ignore_index")
     if labels.shape != shape:
         raise ValueError(
@@ -52,8 +56,12 @@ def _settle(labels: Array, shape: tuple[int, ...], classes: int, ignore_index: o
             f"axis, {shape}, got {labels.shape}; probabilities are given as floats"
         )
     flat = np.ascontiguousarray(labels).reshape(-1)
-    settled = np.empty(flat.size, np.int64)
-    place = settle_labels(flat, ignored, ignore_index is not None, classes, settled)
+    as_they_are = flat.dtype == np.int64 and ignore_index is None
+    settled = flat if as_they_are else np.empty(flat.size, np.int64)
+    if as_they_are:
+        place = find_outside(flat, classes)
+    else:
+        place = settle_labels(flat, ignored, ignore_index is not None, classes, settled)
     if place >= 0:
         index = tuple(int(i) for i in np.unravel_index(place, shape)) if shape else ()
         besides = "" if ignore_index is None else f", or be ignore_index, {ignored}"
@@ -193,14 +201,12 @@ def one_hot(targets: object, classes: int, *, axis: int = -1) -> Array:
     The same in NumPy:
         np.eye(classes)[targets]
     """
-    array = np.asarray(targets)
-    if array.dtype.kind not in "iu" and array.size:
-        raise TypeError(f"targets must hold integers, the numbers of classes, got {array.dtype}")
+    array = as_array(targets, "targets")
     count = as_integer(classes, "classes")
     if count < 1:
         raise ValueError(f"classes must be at least 1, got {classes}")
     (place,) = normalize_axes(as_integer(axis, "axis"), array.ndim + 1)
-    labels = _settle(array.astype(np.int64), array.shape, count, None)
+    labels = as_class_numbers(array, array.shape, count, None)
     hot = np.zeros((labels.size, count))
     hot[np.arange(labels.size), labels] = 1.0
     return np.moveaxis(hot.reshape(*array.shape, count), -1, place)

@@ -87,6 +87,20 @@ def mean_of(values, count, count_low):
 
 
 @kernel
+def find_outside(labels, classes):
+    """The first label that is not in 0..classes - 1, or -1."""
+    low, high = 0, 0
+    for r in range(labels.size):
+        low, high = min(low, labels[r]), max(high, labels[r])
+    if low >= 0 and high < classes:
+        return -1
+    for r in range(labels.size):
+        if not 0 <= labels[r] < classes:
+            return r
+    return -1
+
+
+@kernel
 def settle_labels(labels, ignored, has_ignored, classes, out):
     """out = labels, -1 where ignored; the first place that is out of range, or -1."""
     for r in range(labels.size):
@@ -103,10 +117,15 @@ def settle_labels(labels, ignored, has_ignored, classes, out):
 @kernel
 def count_labels(labels, weights):
     """The number of labels that are not ignored, or the sum of their weights, in two words."""
+    if weights.size == 0:
+        count = 0
+        for r in range(labels.size):
+            count += 1 if labels[r] >= 0 else 0
+        return np.float64(count), 0.0
     total, low = 0.0, 0.0
     for r in range(labels.size):
         if labels[r] >= 0:
-            total, carry = two_sum(total, weights[labels[r]] if weights.size else 1.0)
+            total, carry = two_sum(total, weights[labels[r]])
             low += carry
     return two_sum(total, low)
 

@@ -1,0 +1,129 @@
+"""Softmax and logsumexp over groups of entries: ragged, in any order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hotmax._boundary import FLOAT64, Array, Rows, normalize_axes
+from hotmax._kernels.segments import (
+    count_segments,
+    order_segments,
+    segment_logsumexp_rows,
+    segment_softmax_rows,
+)
+from hotmax._rowwise import Batch, for_batches
+from hotmax._targets import as_integer
+
+
+def _segments(
+    x: object,
+    segment_ids: object,
+    num_segments: object,
+    axis: object,
+    temperature: object,
+    where: object,
+) -> tuple[Rows, Array, Array]:
+    """(rows, order of the entries, where each group starts in it)."""
+    rows = Rows(x, as_integer(axis, "axis"), temperature, where)
+    ids = np.asarray(segment_ids)
+    if ids.dtype.kind not in "iu" and ids.size:
+        raise TypeError(f"segment_ids must hold integers, got {ids.dtype}")
+    if ids.shape != (rows.classes,):
+        raise ValueError(
+            f"segment_ids must have shape {(rows.classes,)}, one for each entry along axis, "
+            f"got {ids.shape}"
+        )
+    ids = ids.astype(np.int64)
+    count = int(ids.max()) + 1 if ids.size else 0
+    if num_segments is not None:
+        count = as_integer(num_segments, "num_segments")
+    if count < 0:
+        raise ValueError(f"num_segments must be at least 0, got {num_segments}")
+    if ids.size and not (int(ids.min()) >= 0 and int(ids.max()) < count):
+        wrong = int(ids.min()) if ids.min() < 0 else int(ids.max())
+        raise ValueError(f"segment_ids must lie in 0..{count - 1}, got {wrong}")
+    starts, order = np.empty(count + 1, np.int64), np.empty(ids.size, np.int64)
+    count_segments(ids, starts)
+    order_segments(ids, starts, order)
+    return rows, order, starts
+
+
+def segment_softmax(
+    x: object,
+    segment_ids: object,
+    *,
+    num_segments: int | None = None,
+    axis: int = -1,
+    temperature: object = 1.0,
+    where: object = None,
+) -> Any:
+    """Softmax within groups: exp(x / T) over the sum of exp(x / T) of the entry's own group.
+
+    Args:
+        x, temperature, where: As in `softmax`.
+        segment_ids: Integers, one for each entry along `axis`: the groups, in any order.
+        num_segments: How many groups there are, if the last ones are empty.
+        axis: The entries: an int.
+
+    Returns:
+        Probabilities in the shape and float type of x, which add up to 1 over each group.
+
+    Example:
+        >>> import hotmax as hm
+        >>> hm.segment_softmax([0.0, 5.0, 0.0, 1.0], [0, 1, 0, 1]).round(4)
+        array([0.5  , 0.982, 0.5  , 0.018])
+
+    The same in NumPy, where nothing overflows:
+        np.exp(x / T) / (np.exp(x / T) @ (ids[:, None] == ids))
+    """
+    rows, order, starts = _segments(x, segment_ids, num_segments, axis, temperature, where)
+    out = np.empty(rows.shape, rows.dtype)
+
+    def visit(batch: Batch) -> None:
+        segment_softmax_rows(batch.x, order, starts, *batch.outs, batch.temperature)
+
+    for_batches(rows, visit, FLOAT64, (), (out,))
+    return out if out.ndim else out[()]
+
+
+def segment_logsumexp(
+    x: object,
+    segment_ids: object,
+    *,
+    num_segments: int | None = None,
+    axis: int = -1,
+    temperature: object = 1.0,
+    where: object = None,
+) -> Any:
+    """log sum exp(x / T) of each group; -inf for a group without entries.
+
+    Args:
+        x, segment_ids, axis, temperature, where: As in `segment_softmax`.
+        num_segments: How many groups there are; one more than the largest id, if not given.
+
+    Returns:
+        The shape and float type of x, with `axis` holding the groups.
+
+    Example:
+        >>> import hotmax as hm
+        >>> hm.segment_logsumexp([0.0, 5.0, 0.0], [0, 2, 0]).round(4)
+        array([0.6931,   -inf, 5.    ])
+
+    The same in NumPy, where nothing overflows:
+        np.log(np.exp(x / T) @ (ids[:, None] == np.arange(ids.max() + 1)))
+    """
+    rows, order, starts = _segments(x, segment_ids, num_segments, axis, temperature, where)
+    values = np.full((rows.count, starts.size - 1), -np.inf)
+
+    def visit(batch: Batch) -> None:
+        part = values[batch.numbers]
+        segment_logsumexp_rows(batch.x, order, starts, part, batch.temperature)
+
+    for_batches(rows, visit, FLOAT64)
+    shape = rows.shape_of_numbers(False)
+    with np.errstate(all="ignore"):
+        result = values.astype(rows.dtype).reshape(*shape, starts.size - 1)
+    places = normalize_axes(rows.axes, rows.x.ndim)
+    return np.moveaxis(result, -1, places[0]) if places else result
