@@ -37,12 +37,15 @@ def cross_entropy(x, target, temperature=1.0, where=None, weight=None, smoothing
 
 
 def cross_entropy_gradient(x, target, temperature=1.0, where=None, weight=None, smoothing=0.0):
-    """(A p - a) / T for T that is neither 0 nor infinite."""
+    """(A p - a) / T for T that is neither 0 nor infinite; 1 - p is added up from the others."""
     row = reference.row_of(x, temperature, where)
     p = reference.softmax(x, temperature, where)
     a = amounts(row.values, target, weight, smoothing, row.present)
-    total = mp.fsum(a)
-    return as_objects([(total * p[c] - a[c]) / mp.mpf(float(temperature)) for c in range(len(a))])
+    total, out = mp.fsum(a), []
+    for c in range(len(a)):
+        others = mp.fsum([*p[:c], *p[c + 1 :]])
+        out.append(((total - a[c]) * p[c] - a[c] * others) / mp.mpf(float(temperature)))
+    return as_objects(out)
 
 
 def mean_loss(x, targets, weight=None, **options):
@@ -96,14 +99,18 @@ def probabilities(x, temperature):
     return [v / total for v in e]
 
 
+def jacobian_of(p, i, j, temperature):
+    """One derivative, from probabilities; 1 - p is added up from the others."""
+    if i != j:
+        return -p[i] * p[j] / mp.mpf(float(temperature))
+    return p[i] * mp.fsum([*p[:i], *p[i + 1 :]]) / mp.mpf(float(temperature))
+
+
 def jacobian(x, temperature=1.0):
-    t = mp.mpf(float(temperature))
     p = reference.softmax(x, temperature)
-    n = len(p)
-    out = np.empty((n, n), object)
-    for i in range(n):
-        for j in range(n):
-            out[i, j] = ((p[i] if i == j else ZERO) - p[i] * p[j]) / t
+    out = np.empty((len(p), len(p)), object)
+    for i, j in np.ndindex(out.shape):
+        out[i, j] = jacobian_of(p, i, j, temperature)
     return out
 
 

@@ -82,7 +82,7 @@ def _cross_entropy(
     check_reduction(reduction)
     smoothing = as_smoothing(label_smoothing)
     weights = as_weight(weight, rows.classes)
-    soft = is_probabilities(targets)
+    soft = is_probabilities(targets, rows.shape_of_numbers(False))
     kind = compute_type(rows.x.dtype)
     if soft:
         chances = as_probabilities(targets, rows, ignore_index)

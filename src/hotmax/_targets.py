@@ -77,9 +77,10 @@ def as_integer(number: object, name: str) -> int:
     return operator.index(number)
 
 
-def is_probabilities(targets: object) -> bool:
-    """Are these targets probabilities (floats), and not labels (integers)?"""
-    return as_array(targets, "targets").dtype.kind in "fV"
+def is_probabilities(targets: object, shape: tuple[int, ...]) -> bool:
+    """Are these targets probabilities (floats), and not labels (integers, of this shape)?"""
+    array = as_array(targets, "targets")
+    return array.dtype.kind in "fV" and not (array.size == 0 and array.shape == shape)
 
 
 def as_probabilities(targets: object, rows: Rows, ignore_index: object = None) -> Array:
@@ -236,7 +237,7 @@ def smooth_labels(
         Szegedy et al., Rethinking the Inception architecture for computer vision, 2016.
     """
     smoothing = as_smoothing(label_smoothing)
-    if is_probabilities(targets):
+    if is_probabilities(targets, (0,)):
         rows = Rows(targets, as_integer(axis, "axis"), 1.0, None)
         hot = as_probabilities(targets, rows)
         if classes is not None and classes != rows.classes:

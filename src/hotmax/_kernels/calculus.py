@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from hotmax._kernels.arithmetic import inline, kernel, two_sum
-from hotmax._kernels.losses import chance_parts, divide, divisor_of, write_probabilities
+from hotmax._kernels.arithmetic import kernel, two_sum
+from hotmax._kernels.losses import at_maximum, chance_parts, divide, divisor_of, write_probabilities
 from hotmax._kernels.softmax import NAN, NOTHING, PLAIN, regime, row_sums, sign_of, top
 
 
@@ -24,16 +24,6 @@ def chance_rows(x, p, others, temperature):
         sums = row_sums(x[r], None, m, t, x[r])
         for c in range(x.shape[1]):
             p[r, c], others[r, c] = chance_parts(x[r, c], m, t, sums)
-
-
-@inline
-def at_maximum(x, sign, m):
-    """The first entry at the maximum."""
-    first = 0
-    for c in range(x.size - 1, -1, -1):
-        if sign * x[c] == m:
-            first = c
-    return first
 
 
 @kernel

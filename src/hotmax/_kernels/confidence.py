@@ -10,6 +10,7 @@ import numpy as np
 
 from hotmax._kernels.arithmetic import kernel
 from hotmax._kernels.losses import (
+    at_maximum,
     chance_parts,
     divide,
     divisor_of,
@@ -90,7 +91,8 @@ def brier_rows(x, labels, scale, values, grads, temperature):
     """The sum of (p[c] - [c is the label])^2.
 
     With s the sum of p[c]^2 over the other classes, it is s + (1 - p)^2; its gradient is
-    2 p[c] (p[c] - s + p (1 - p)) at the other classes and -2 p times itself at the label.
+    2 p[c] (p[c] - s + p (1 - p)) at the other classes and -2 p times itself at the label. Where
+    p[c] is nearly 1, p[c] - s is p[c] (1 - p[c]) less the squares of the rest.
     """
     p = np.empty(x.shape[1])
     for r in range(x.shape[0]):
@@ -108,13 +110,18 @@ def brier_rows(x, labels, scale, values, grads, temperature):
         sums = row_sums(x[r], None, m, t, x[r])
         own, others = chance_parts(x[r, label], m, t, sums)
         write_probabilities(x[r], p, 1.0, m, t, sums, None, False)
-        squares = 0.0
+        squares, first = 0.0, at_maximum(x[r], sign_of(x, t), m)
         for c in range(p.size):
-            squares += p[c] * p[c] if c != label else 0.0
+            squares += p[c] * p[c] if c != label and c != first else 0.0
+        likely = p[first] if first != label else 0.0
+        beside = own * others - squares
+        squares += likely * likely
         values[r] = squares + others * others
         if grad.size:
             divisor = divisor_of(m, t)
             for c in range(p.size):
                 grad[c] = 2.0 * p[c] * (p[c] - squares + own * others) * scale / divisor
+            near = chance_parts(x[r, first], m, t, sums)[1]
+            grad[first] = 2.0 * likely * (likely * near + beside) * scale / divisor
             grad[label] = -2.0 * own * values[r] * scale / divisor
             divide(grad, t, divisor)

@@ -48,7 +48,11 @@ def gap_parts(x, m, temperature):
 
 @kernel
 def divergence_row(x, y, m, top_y, temperature, sums, sums_y, p, q, logs):
-    """KL(softmax(x), softmax(y)); fills p, q and logs, which is log q - log p."""
+    """KL(softmax(x), softmax(y)); fills p, q and logs, which is log q - log p.
+
+    Both logarithms of sums are rounded, which would show in the gradients of nearly equal rows. So
+    what p e^d adds up to beyond 1 is taken off there.
+    """
     write_probabilities(x, p, 1.0, m, temperature, sums, None, False)
     write_probabilities(y, q, 1.0, top_y, temperature, sums_y, None, False)
     a, a_low = log_of_sums(*sums)
@@ -72,6 +76,12 @@ def divergence_row(x, y, m, top_y, temperature, sums, sums_y, p, q, logs):
             term = p[c] * exp_excess(d + d_low) if small else (q[c] - p[c]) - p[c] * d
         total, carry = two_sum(total, term)
         low += carry if total < np.inf else 0.0
+    beyond, near = 0.0, True
+    for c in range(x.size):
+        near = near and abs(logs[c]) <= 0.5
+        beyond += p[c] * math.expm1(logs[c]) if near else 0.0
+    for c in range(x.size):
+        logs[c] -= beyond if near else 0.0
     return total + low
 
 

@@ -73,7 +73,12 @@ def sum_parts(values):
         for i in range(min(STRIP, values.size - start)):
             accumulate(sums, i, values[start + i], 0.0)
     total, low = combine(sums, values.size)
-    return total, low if low == low else 0.0  # an infinite value leaves no remainder
+    if abs(total) < np.inf:
+        return total, low
+    total = 0.0  # an infinity among them leaves no remainder
+    for i in range(values.size):
+        total += values[i]
+    return total, 0.0
 
 
 @kernel
@@ -142,6 +147,15 @@ def is_there(x, sign):
 def shares(x, sign, m, kind):
     """Does this entry share the mass at the limits of temperature?"""
     return sign * x == m if kind == HARD else sign * x > -np.inf
+
+
+@kernel
+def at_maximum(x, sign, m):
+    """The first entry at the maximum, or -1."""
+    for c in range(x.size):
+        if sign * x[c] == m:
+            return c
+    return -1
 
 
 @kernel

@@ -9,6 +9,7 @@ import numpy as np
 from hotmax._kernels.arithmetic import kernel, two_difference
 from hotmax._kernels.losses import (
     add_parts,
+    at_maximum,
     chance_parts,
     divide,
     divisor_of,
@@ -67,14 +68,6 @@ def take_targets(out, y, weights, factor):
 
 
 @kernel
-def find_top(x, sign, m):
-    for i in range(x.size):
-        if sign * x[i] == m:
-            return i
-    return -1
-
-
-@kernel
 def target_row(x, y, weights, smoothing, scale, grad, m, temperature, sums, exps, kept):
     """The loss of one row against probabilities, and its gradient times `scale`."""
     kind, sign = regime(m, temperature), math.copysign(1.0, temperature)
@@ -109,7 +102,7 @@ def target_row(x, y, weights, smoothing, scale, grad, m, temperature, sums, exps
             take_targets(grad, y, weights, keep * scale / divisor)
         if share > 0.0:
             take_shares(x, grad, weights, share * scale / divisor, sign)
-        first = find_top(x, sign, m) if kind == PLAIN else -1
+        first = at_maximum(x, sign, m) if kind == PLAIN else -1
         if first >= 0:  # A p - a is (A - a) - A (1 - p), which keeps its digits where p is near 1
             own, own_low = product(keep * np.float64(y[first]) + share, 0.0, weights[first], 0.0)
             others = chance_parts(np.float64(x[first]), m, temperature, sums)[1]
