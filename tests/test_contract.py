@@ -251,6 +251,9 @@ HOT = {
     "wide": ["add_strip", "softmax_wide", "log_softmax_wide"],
     "narrow": ["exp_narrow", "total_of", "scale_narrow", "log_softmax_narrow"],
     "lanes": ["add_exponentials"],
+    "losses": ["spread_narrow", "add_spread", "take_shares"],
+    "targets": ["add_targets", "take_targets"],
+    "loss_lanes": ["losses_of_lanes", "scale_lanes"],
 }
 
 INSPECT = """
@@ -264,6 +267,16 @@ INSPECT = """
                       hm.softargmax):
                 f(x)
     hm.logsumexp(x, weights=1.0)
+    for kind in (np.float32, np.float64):
+        for n in (10, 1000):
+            x = np.ones((40, n), kind)
+            hm.cross_entropy(x, np.zeros(40, int), return_grad=True)
+            hm.cross_entropy(x, np.zeros(40, int), label_smoothing=0.1, return_grad=True)
+            hm.cross_entropy(x, hm.softmax(x), return_grad=True)
+    hm.jacobian(x[:, :3]), hm.hessian(x[:, :3]), hm.jvp(x, x), hm.temperature_derivative(x)
+    hm.entropy_temperature_derivative(x), hm.kl_divergence(x, x), hm.distillation_loss(x, x)
+    hm.mae_loss(x[0], 0), hm.brier_loss(x[0], 0), hm.focal_loss(x[0], 0)
+    hm.segment_softmax(x, np.zeros(1000, int)), hm.segment_logsumexp(x, np.zeros(1000, int))
 
     def own_code(asm, name):
         # the kernel itself: not its wrappers for Python, not what is linked in with it
@@ -272,7 +285,9 @@ INSPECT = """
                 if re.match(rf"_ZN6hotmax8_kernels\\w*\\d{name}B", label)]
 
     report = {"asm": {}, "llvm": {}}
-    for module in ("arithmetic", "softmax", "wide", "narrow", "lanes", "moments", "weighted"):
+    for module in ("arithmetic", "softmax", "wide", "narrow", "lanes", "moments", "weighted",
+                   "losses", "targets", "loss_lanes", "confidence", "divergence", "calculus",
+                   "segments"):
         for name, value in vars(importlib.import_module(f"hotmax._kernels.{module}")).items():
             if hasattr(value, "inspect_llvm") and value.signatures:
                 key = value.py_func.__module__.split(".")[-1] + "." + value.py_func.__name__
@@ -374,6 +389,20 @@ PLAIN = """
     print("weights float64 7 1.0", *hm.logsumexp(x, weights=np.arange(7.0)).tolist())
     print("axis float64 7 1.0", *hm.softmax(x, axis=0).ravel().tolist())
     print("mask float64 7 1.0", *hm.softmax(x, where=x > 0).ravel().tolist())
+    for n in (7, 70):
+        for kind in ("float32", "float64"):
+            x, y = rng.standard_normal((2, n)).astype(kind), np.array([1, 3])
+            for options in ({}, {"label_smoothing": 0.1}, {"temperature": 0.0}):
+                for target in (y, hm.one_hot(y, n).astype(kind)):
+                    v, g = hm.cross_entropy(x, target, return_grad=True, **options)
+                    print("cross_entropy", kind, n, 1.0, float(v))
+            print("jvp", kind, n, 1.0, *hm.jvp(x, y[:, None]).ravel().astype(float).tolist())
+    for f in (hm.mae_loss, hm.brier_loss, hm.focal_loss, hm.nll_loss):
+        print(f.__name__, kind, n, 1.0, float(f(x, y)))
+    print("kl", kind, n, 1.0, float(hm.kl_divergence(x, x[::-1])))
+    print("distil", kind, n, 1.0, float(hm.distillation_loss(x, x[::-1], 2.0)))
+    print("jacobian", kind, n, 1.0, *hm.jacobian(x[:, :3]).ravel().tolist())
+    print("segments", kind, n, 1.0, *hm.segment_softmax(x, np.arange(70) % 3).ravel().tolist())
 """
 
 

@@ -6,15 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._boundary import FLOAT64, Array, Rows, normalize_axes
+from hotmax._boundary import FLOAT64, Array, Rows, as_array, normalize_axes
 from hotmax._kernels.segments import (
-    count_segments,
-    order_segments,
     segment_logsumexp_rows,
     segment_softmax_rows,
 )
 from hotmax._rowwise import Batch, for_batches
-from hotmax._targets import as_integer
+from hotmax._targets import as_integer, check_segments
 
 
 def _segments(
@@ -25,29 +23,9 @@ def _segments(
     temperature: object,
     where: object,
 ) -> tuple[Rows, Array, Array]:
-    """(rows, order of the entries, where each group starts in it)."""
     rows = Rows(x, as_integer(axis, "axis"), temperature, where)
-    ids = np.asarray(segment_ids)
-    if ids.dtype.kind not in "iu" and ids.size:
-        raise TypeError(f"segment_ids must hold integers, got {ids.dtype}")
-    if ids.shape != (rows.classes,):
-        raise ValueError(
-            f"segment_ids must have shape {(rows.classes,)}, one for each entry along axis, "
-            f"got {ids.shape}"
-        )
-    ids = ids.astype(np.int64)
-    count = int(ids.max()) + 1 if ids.size else 0
-    if num_segments is not None:
-        count = as_integer(num_segments, "num_segments")
-    if count < 0:
-        raise ValueError(f"num_segments must be at least 0, got {num_segments}")
-    if ids.size and not (int(ids.min()) >= 0 and int(ids.max()) < count):
-        wrong = int(ids.min()) if ids.min() < 0 else int(ids.max())
-        raise ValueError(f"segment_ids must lie in 0..{count - 1}, got {wrong}")
-    starts, order = np.empty(count + 1, np.int64), np.empty(ids.size, np.int64)
-    count_segments(ids, starts)
-    order_segments(ids, starts, order)
-    return rows, order, starts
+    ids = as_array(segment_ids, "segment_ids")
+    return rows, *check_segments(ids, rows.classes, num_segments)
 
 
 def segment_softmax(

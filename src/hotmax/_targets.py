@@ -23,6 +23,7 @@ from hotmax._boundary import (
     normalize_axes,
 )
 from hotmax._kernels.losses import count_labels, find_outside, mean_of, settle_labels, sum_parts
+from hotmax._kernels.segments import count_segments, order_segments
 from hotmax._kernels.targets import check_targets
 from hotmax._rowwise import Batch, for_batches
 
@@ -180,6 +181,29 @@ def in_type(value: Any, dtype: np.dtype[Any]) -> Any:
     """A number, or an array of them, in the type that the logits came in."""
     array = np.asarray(value)
     return give_back(array, array.shape, dtype, None)
+
+
+def check_segments(ids: Array, entries: int, num_segments: object) -> tuple[Array, Array]:
+    """(the order of the entries, group by group, and where each group starts in it)."""
+    if ids.dtype.kind not in "iu" and ids.size:
+        raise TypeError(f"segment_ids must hold integers, got {ids.dtype}")
+    if ids.shape != (entries,):
+        raise ValueError(
+            f"segment_ids must have shape {(entries,)}, one for each entry along axis, "
+            f"got {ids.shape}"
+        )
+    ids = ids.astype(np.int64)
+    low, high = (int(ids.min()), int(ids.max())) if ids.size else (0, -1)
+    count = high + 1 if num_segments is None else as_integer(num_segments, "num_segments")
+    if num_segments is not None and count < 0:
+        raise ValueError(f"num_segments must be at least 0, got {num_segments}")
+    if low < 0 or high >= count:
+        wrong = low if low < 0 else high
+        raise ValueError(f"segment_ids must lie in 0..{count - 1}, got {wrong}")
+    starts, order = np.empty(count + 1, np.int64), np.empty(ids.size, np.int64)
+    count_segments(ids, starts)
+    order_segments(ids, starts, order)
+    return order, starts
 
 
 def one_hot(targets: object, classes: int, *, axis: int = -1) -> Array:

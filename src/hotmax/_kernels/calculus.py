@@ -124,10 +124,12 @@ def hessian_rows(p, others, out):
     n = p.shape[1]
     for r in range(p.shape[0]):
         q = p[r]
-        for i in range(n):
-            for j in range(n):
-                for k in range(n):
-                    out[r, i, j, k] = 2.0 * q[i] * q[j] * q[k]
+        for i in range(n):  # each product once, so that it is the same in every order
+            for j in range(i + 1, n):
+                for k in range(j + 1, n):
+                    v = 2.0 * q[i] * q[j] * q[k]
+                    out[r, i, j, k], out[r, i, k, j], out[r, j, i, k] = v, v, v
+                    out[r, j, k, i], out[r, k, i, j], out[r, k, j, i] = v, v, v
         for i in range(n):
             slant = others[r, i] - q[i]  # 1 - 2 p
             for j in range(n):
