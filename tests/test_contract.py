@@ -273,10 +273,6 @@ INSPECT = """
             hm.cross_entropy(x, np.zeros(40, int), return_grad=True)
             hm.cross_entropy(x, np.zeros(40, int), label_smoothing=0.1, return_grad=True)
             hm.cross_entropy(x, hm.softmax(x), return_grad=True)
-    hm.jacobian(x[:, :3]), hm.hessian(x[:, :3]), hm.jvp(x, x), hm.temperature_derivative(x)
-    hm.entropy_temperature_derivative(x), hm.kl_divergence(x, x), hm.distillation_loss(x, x)
-    hm.mae_loss(x[0], 0), hm.brier_loss(x[0], 0), hm.focal_loss(x[0], 0)
-    hm.segment_softmax(x, np.zeros(1000, int)), hm.segment_logsumexp(x, np.zeros(1000, int))
 
     def own_code(asm, name):
         # the kernel itself: not its wrappers for Python, not what is linked in with it
@@ -286,8 +282,7 @@ INSPECT = """
 
     report = {"asm": {}, "llvm": {}}
     for module in ("arithmetic", "softmax", "wide", "narrow", "lanes", "moments", "weighted",
-                   "losses", "targets", "loss_lanes", "confidence", "divergence", "calculus",
-                   "segments"):
+                   "losses", "targets", "loss_lanes"):
         for name, value in vars(importlib.import_module(f"hotmax._kernels.{module}")).items():
             if hasattr(value, "inspect_llvm") and value.signatures:
                 key = value.py_func.__module__.split(".")[-1] + "." + value.py_func.__name__

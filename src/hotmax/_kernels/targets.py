@@ -25,13 +25,13 @@ from hotmax._kernels.wide import STRIP, accumulate, combine, over, product, scal
 
 @kernel
 def add_targets(x, y, weights, amounts, gaps, m, scale):
-    """Add weights * y, and weights * y * (m - x); True if any of it is at a class not there."""
-    peak, lost = m * abs(scale), False
+    """Add weights * y, and weights * y * (m - x); how many of it are at classes not there."""
+    peak, lost = m * abs(scale), 0
     for i in range(x.size):
         v = np.float64(x[i]) * scale
         there = v > -np.inf
         amount, amount_low = product(np.float64(y[i]), 0.0, weights[i], 0.0)
-        lost = lost or (amount > 0.0 and not there)
+        lost += 1 if amount > 0.0 and not there else 0
         d, d_low = two_difference(peak, v if there else peak)
         term, term_low = product(d, d_low, amount, amount_low)
         accumulate(amounts, i, amount, amount_low)
@@ -44,20 +44,20 @@ def target_parts(x, y, weights, m, temperature):
     """(A, A_low, B, B_low) of a row of probabilities, before smoothing."""
     kind, sign = regime(m, temperature), math.copysign(1.0, temperature)
     scale = scale_of(temperature) if kind == PLAIN else sign
-    amounts, gaps, lost = np.zeros(2 * STRIP), np.zeros(2 * STRIP), False
+    amounts, gaps, lost = np.zeros(2 * STRIP), np.zeros(2 * STRIP), 0
     for start in range(0, x.size, STRIP):
         part = slice(start, start + STRIP)
         peak = m if kind == PLAIN else 0.0
-        lost = add_targets(x[part], y[part], weights[part], amounts, gaps, peak, scale) or lost
+        lost += add_targets(x[part], y[part], weights[part], amounts, gaps, peak, scale)
     amount, amount_low = combine(amounts, x.size)
-    if kind == PLAIN and not lost:
+    if kind == PLAIN and lost == 0:
         gap, gap_low = combine(gaps, x.size)
         gap, gap_low = product(gap, gap_low, *over(1.0, 0.0, abs(scale * temperature)))
         return amount, amount_low, gap, gap_low if gap < np.inf else 0.0
     for i in range(x.size):
         if y[i] * weights[i] > 0.0 and not shares(np.float64(x[i]), sign, m, kind):
-            lost = True
-    return amount, amount_low, np.inf if lost else 0.0, 0.0
+            lost += 1
+    return amount, amount_low, np.inf if lost > 0 else 0.0, 0.0
 
 
 @kernel
