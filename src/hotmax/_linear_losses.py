@@ -159,7 +159,8 @@ class _Layer:
             if with_gradients:
                 g = grads[used]
                 np.matmul(g, self.weight, out=self.d_hidden[tile])
-                self.d_bias += g.sum(axis=0, dtype=np.float64)
+                if self.bias is not None:
+                    self.d_bias += g.sum(axis=0, dtype=np.float64)
                 for first in range(0, classes, CLASSES):
                     some = slice(first, min(first + CLASSES, classes))
                     part = product[: some.stop - first]
