@@ -20,7 +20,7 @@ from hotmax._targets import (
     scale_of_gradient,
 )
 
-TILE = 1 << 23  # logits that are there at one time (32 MB of float32)
+TILE = 3 << 22  # logits that are there at one time (50 MB of float32)
 CLASSES = 4096  # of the weight's gradient that are added to at one time
 TASK = 8  # rows of logits that a thread takes at one time
 
