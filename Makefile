@@ -3,7 +3,7 @@ PYTHON = python3
 BIN = .venv/bin
 BENCHMARKS = speed losses
 
-.PHONY: help demo test lint format bench accuracy clean
+.PHONY: help demo test lint format bench accuracy capabilities clean
 .NOTPARALLEL:
 
 help:
@@ -13,6 +13,7 @@ help:
 	@echo "make format    put the format right"
 	@echo "make bench     time hotmax, SciPy, PyTorch and JAX; write README's table with PUBLISH=1"
 	@echo "make accuracy  compare them with mpmath; write README's table with PUBLISH=1"
+	@echo "make capabilities  write README's table of what works on whose arrays"
 	@echo "make clean     remove .venv and everything made by a run"
 
 demo: .venv/installed
@@ -37,6 +38,9 @@ bench: .venv/installed-dev
 
 accuracy: .venv/installed-dev
 	@PYTHONPATH=tests $(BIN)/python bench/accuracy.py $(if $(PUBLISH),--publish)
+
+capabilities: .venv/installed-dev
+	@$(BIN)/python bench/capabilities.py
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build

@@ -33,10 +33,10 @@ def exp2_plain_of(y):
 
 
 @njit
-def exp2_line32_of(x, low, slope, slope_low, offset, offset_low):
+def exp2_line32_of(x, low, slope, slope_low, origin):
     out = np.empty(x.size, np.float32)
     for i in range(x.size):
-        out[i] = words.exp2_line32(x[i], low, slope, slope_low, offset, offset_low)
+        out[i] = words.exp2_line32(x[i], low, slope, slope_low, origin)
     return out
 
 
@@ -139,8 +139,8 @@ def test_exp2_plain():
 @pytest.mark.parametrize("m", [0.0, 3.7, -80.0, 1000.0])
 @pytest.mark.parametrize("temperature", [1.0, 0.7, 30.0])
 def test_exp2_line32(m, temperature):
-    """exp((x - m) / T) in float32 arithmetic, from two-word constants: within an ULP."""
-    from hotmax._kernels.narrow import line32
+    """exp(x / T) / 2**k in float32 arithmetic, from a two-word slope: within an ULP."""
+    from hotmax._kernels.narrow import line32, unit_of
 
     m = float(np.float32(m))
     constants = [np.float32(c) for c in njit(lambda m, t: line32(m, t))(m, temperature)]
@@ -148,9 +148,12 @@ def test_exp2_line32(m, temperature):
     x = np.concatenate([np.linspace(low, m, 1500), RNG.uniform(m - 5 * temperature, m, 1500), [m]])
     x = np.clip(x.astype(np.float32), np.float32(low), np.float32(m))
     got = exp2_line32_of(x, *constants)
+    k = round(m / temperature / math.log(2.0))
+    unit = njit(lambda m, t: unit_of(m, t))(m, temperature)
+    assert relative(unit, mp.exp(mp.mpf(m) / temperature) / mp.mpf(2) ** k) < 2.0**-32
     worst = 0.0
     for g, v in zip(got.tolist(), x.tolist(), strict=True):
-        true = mp.exp((mp.mpf(v) - m) / mp.mpf(temperature)) * mp.mpf(2) ** words.BIAS32
+        true = mp.exp(mp.mpf(v) / mp.mpf(temperature)) * mp.mpf(2) ** (words.BIAS32 - k)
         worst = max(worst, reference.ulps(g, true, "float32"))
     assert worst < 1.0
     assert exp2_line32_of(np.array([-np.inf, low], np.float32), *constants).tolist() == [got[0]] * 2

@@ -71,14 +71,6 @@ def test_ragged_x(function):
     refuses(ValueError, "x ", "list", call=lambda: function([[1.0], [1.0, 2.0]]))
 
 
-@every
-def test_other_libraries_are_named(function):
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    refuses(TypeError, "x ", "torch", "NumPy", call=lambda: function(torch.zeros(3)))
-    jnp = pytest.importorskip("jax.numpy", reason="jax is not installed")
-    refuses(TypeError, "x ", "jax", "NumPy", call=lambda: function(jnp.zeros(3)))
-
-
 def test_x_must_be_given_and_options_named():
     with pytest.raises(TypeError):
         hm.softmax()

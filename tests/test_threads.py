@@ -117,6 +117,27 @@ def test_ranges_cover_everything_once():
             assert sorted(seen) == list(range(total))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are placed as on Linux")
+def test_helpers_keep_off_the_processor_of_the_caller():
+    """And never run where the caller may not."""
+    from hotmax import _threads
+
+    mine = os.sched_getaffinity(0)
+    places = [mine, {min(mine)}, {max(mine)}]
+    try:
+        for allowed in places:
+            os.sched_setaffinity(0, allowed)
+            _threads.for_ranges(lambda start, stop: time.sleep(0.01), 2, 1)  # the pool is there
+            _threads.for_ranges(lambda start, stop: None, 2, 1)
+            helpers = [os.sched_getaffinity(thread) for thread in _threads._processors]
+            assert helpers
+            for processors in helpers:
+                assert processors <= allowed
+                assert len(processors) == max(len(allowed) - 1, 1)
+    finally:
+        os.sched_setaffinity(0, mine)
+
+
 # --- forks ------------------------------------------------------------------------------------
 
 

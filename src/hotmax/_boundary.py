@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import numbers
 import operator
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,17 +23,46 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 ACCEPTED = "float16, bfloat16, float32, float64, integers and bools"
 
-# Arrays of these libraries would lose their kind if NumPy read them.
-FOREIGN = {"torch": "torch", "jax": "jax", "jaxlib": "jax", "dask": "dask", "cupy": "cupy"}
+# Whose arrays of a type are: filled as types come along, since a look-up is all that a small array
+# has time for.
+_libraries: dict[type, str | None] = {np.ndarray: None, float: None, int: None, list: None}
+
+
+def library_of(x: object) -> str | None:
+    """The array library that x belongs to: "torch", "jax", "dask", "other"; None for NumPy.
+
+    No library is imported to find out: x can only be an array of one that already is.
+    """
+    kind = type(x)
+    try:
+        return _libraries[kind]
+    except KeyError:
+        library = _libraries[kind] = _recognise(x)
+        return library
+
+
+def _recognise(x: object) -> str | None:
+    if isinstance(x, np.ndarray | np.generic):
+        return None
+    for name, module, attribute in (
+        ("torch", "torch", "Tensor"),
+        ("jax", "jax", "Array"),
+        ("dask", "dask.array", "Array"),
+    ):
+        loaded = sys.modules.get(module)
+        if loaded is not None and isinstance(x, getattr(loaded, attribute)):
+            return name
+    if hasattr(x, "__array_namespace__") or type(x).__module__.partition(".")[0] == "cupy":
+        return "other"
+    return None
 
 
 def as_array(x: object, name: str = "x") -> Array:
     """x as a NumPy array of a type that is accepted, in any byte order and layout."""
-    library = FOREIGN.get(type(x).__module__.partition(".")[0])
-    if library:
+    if library_of(x) is not None:  # NumPy would read it, and its kind be lost
         raise TypeError(
-            f"{name} is a {type(x).__module__}.{type(x).__qualname__}, and hotmax takes NumPy "
-            f"arrays and nested sequences of numbers: convert it first, as in np.asarray({name})"
+            f"{name} is a {type(x).__module__}.{type(x).__qualname__}, and is taken here only as a "
+            f"NumPy array or a nested sequence of numbers: convert it, as in np.asarray({name})"
         )
     try:
         array = np.asarray(x)
@@ -79,6 +109,11 @@ def normalize_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
 
 def as_temperature(temperature: object) -> Array:
     """The temperature as a float64 array: real, and nan nowhere."""
+    if library_of(temperature) is not None:
+        raise TypeError(
+            f"temperature is a {type(temperature).__module__}.{type(temperature).__qualname__} "
+            f"and x is not: make x an array of the same library, or temperature a number"
+        )
     try:
         array = np.asarray(
             float(temperature) if isinstance(temperature, numbers.Real) else temperature
@@ -153,6 +188,11 @@ class Rows:
         return np.ascontiguousarray(self.view(spread, reduced=True)).reshape(-1)
 
     def _mask(self, where: object) -> Array:
+        if library_of(where) is not None:
+            raise TypeError(
+                f"where is a {type(where).__module__}.{type(where).__qualname__}, and x is not: "
+                f"convert it, as in np.asarray(where)"
+            )
         mask = np.asarray(where)
         if mask.dtype != np.bool_:
             raise TypeError(f"where must hold bools, got {mask.dtype}")

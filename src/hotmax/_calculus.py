@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from hotmax import _foreign_calculus
+from hotmax._adapt import for_any_array
 from hotmax._boundary import FLOAT64, Array, Axis, Rows, as_array
 from hotmax._kernels.calculus import (
     chance_rows,
@@ -54,6 +56,7 @@ def _tensor(
     return result.reshape(*rows.shape_of_numbers(False), *(rows.classes,) * order)
 
 
+@for_any_array(_foreign_calculus.jacobian)
 def jacobian(x: object, *, axis: Axis = -1, temperature: object = 1.0, where: object = None) -> Any:
     """The derivatives of softmax by its logits: (diag(p) - p p^T) / T.
 
@@ -103,6 +106,7 @@ def logsumexp_hessian(
     return jacobian(x, axis=axis, temperature=temperature, where=where)
 
 
+@for_any_array(_foreign_calculus.hessian)
 def hessian(x: object, *, axis: Axis = -1, temperature: object = 1.0, where: object = None) -> Any:
     """The second derivatives of softmax: d^2 p[i] / dx[j] dx[k], the same in any order of i, j, k.
 
@@ -153,6 +157,7 @@ def _along(
     return out if out.ndim else out[()]
 
 
+@for_any_array(_foreign_calculus.jvp)
 def jvp(
     x: object,
     tangent: object,
@@ -184,6 +189,7 @@ def jvp(
     return _along(x, tangent, "tangent", axis, temperature, where)
 
 
+@for_any_array(_foreign_calculus.vjp)
 def vjp(
     x: object,
     cotangent: object,
@@ -215,6 +221,7 @@ def vjp(
     return _along(x, cotangent, "cotangent", axis, temperature, where)
 
 
+@for_any_array(_foreign_calculus.temperature_derivative)
 def temperature_derivative(
     x: object, *, axis: Axis = -1, temperature: object = 1.0, where: object = None
 ) -> Any:
@@ -270,6 +277,7 @@ def entropy_gradient(
     return temperature_derivative(x, axis=axis, temperature=temperature, where=where)
 
 
+@for_any_array(_foreign_calculus.entropy_temperature_derivative)
 def entropy_temperature_derivative(
     x: object, *, axis: Axis = -1, temperature: object = 1.0, where: object = None
 ) -> Any:

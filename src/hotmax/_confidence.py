@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from hotmax import _foreign
+from hotmax._adapt import for_any_array
 from hotmax._boundary import FLOAT64, Axis
 from hotmax._kernels.confidence import brier_rows, focal_rows, mae_rows
 from hotmax._rowwise import Batch, for_batches
@@ -63,6 +65,7 @@ def _loss(
     return (value, gradient) if return_grad else value
 
 
+@for_any_array(_foreign.mae_loss, by=("logits",))
 def mae_loss(
     logits: object,
     targets: object,
@@ -102,6 +105,7 @@ def mae_loss(
     )  # fmt: skip
 
 
+@for_any_array(_foreign.brier_loss, by=("logits",))
 def brier_loss(
     logits: object,
     targets: object,
@@ -138,6 +142,7 @@ def brier_loss(
     )  # fmt: skip
 
 
+@for_any_array(_foreign.focal_loss, by=("logits",))
 def focal_loss(
     logits: object,
     targets: object,

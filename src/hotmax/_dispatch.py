@@ -42,6 +42,7 @@ STREAM = 1 << 22  # entries from which a float32 result is written past the cach
 class Operation:
     """The kernels of one function."""
 
+    name: str
     rows: Callable[..., None]  # over many rows
     lanes: Callable[..., None] | None  # over short rows, side by side
     finish: Callable[..., Any] | None  # from maximum and sums: writes a block, or gives a number
@@ -235,10 +236,11 @@ def map_entries(
     operation: Operation, x: object, axis: Axis, temperature: object, where: object, out: object
 ) -> Any:
     """A function with one result for each entry."""
-    common = common_case(x, axis, temperature, where) if out is None else None
-    if common is not None:
-        target = np.empty(x.shape, x.dtype)  # type: ignore[attr-defined]
-        compute_all(operation, common[0], target.reshape(common[0].shape), common[1], fresh=True)
+    common = common_case(x, axis, temperature, where)
+    if common is not None and (out is None or is_as_it_lies(out, x)):
+        target: Array = np.empty(x.shape, x.dtype) if out is None else out  # type: ignore
+        x2, heat = common
+        compute_all(operation, x2, target.reshape(x2.shape), heat, fresh=out is None)
         return target
     rows = Rows(x, axis, temperature, where)
     given = check_out(out, rows.shape, rows.dtype)
@@ -262,6 +264,17 @@ def map_entries(
     if target is not given:
         given[...] = target
     return given
+
+
+def is_as_it_lies(out: object, x: Any) -> bool:
+    """May the kernels write to out as it lies, without a further look?"""
+    return (
+        type(out) is np.ndarray
+        and out.dtype is x.dtype
+        and out.shape == x.shape
+        and out.flags.carray
+        and (out is x or not np.may_share_memory(out, x))
+    )
 
 
 def overlaps(out: Array, rows: Rows) -> bool:

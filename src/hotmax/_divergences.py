@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from hotmax import _foreign
+from hotmax._adapt import for_any_array
 from hotmax._boundary import FLOAT64, Array, Axis, Rows, as_array
 from hotmax._kernels.divergence import distillation_rows, divergence_rows
 from hotmax._rowwise import Batch, for_batches
@@ -32,6 +34,7 @@ def _settle(values: Array, rows: Rows) -> None:
         values[~rows.view(rows.where).any(axis=-1).reshape(-1)] = 0.0
 
 
+@for_any_array(_foreign.kl_divergence, by=("logits_p", "logits_q"))
 def kl_divergence(
     logits_p: object,
     logits_q: object,
@@ -87,6 +90,7 @@ def kl_divergence(
     return (value, gradients) if return_grad else value
 
 
+@for_any_array(_foreign.distillation_loss, by=("student",))
 def distillation_loss(
     student: object,
     teacher: object,

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from hotmax import _foreign
+from hotmax._adapt import for_any_array
 from hotmax._boundary import FLOAT32, FLOAT64, Array, Axis, Rows, compute_type
 from hotmax._dispatch import keep, room
 from hotmax._kernels.lanes import LANES, SHORT
@@ -113,6 +115,7 @@ def _cross_entropy(
     return reduce_values(values, reduction, count, rows.shape_of_numbers(False)), gradient
 
 
+@for_any_array(_foreign.cross_entropy, by=("logits",))
 def cross_entropy(
     logits: object,
     targets: object,
@@ -167,6 +170,7 @@ def cross_entropy(
     return (value, gradient) if return_grad else value
 
 
+@for_any_array(_foreign.perplexity, by=("logits",))
 def perplexity(
     logits: object,
     targets: object,
@@ -205,6 +209,7 @@ def perplexity(
     return in_type(value, rows.dtype), gradient
 
 
+@for_any_array(_foreign.nll_loss, by=("log_probabilities",))
 def nll_loss(
     log_probabilities: object,
     targets: object,

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from hotmax import _foreign_calculus
+from hotmax._adapt import for_any_array
 from hotmax._boundary import FLOAT64, Array, Rows, as_array, normalize_axes
 from hotmax._kernels.segments import (
     segment_logsumexp_rows,
@@ -28,6 +30,7 @@ def _segments(
     return rows, *check_segments(ids, rows.classes, num_segments)
 
 
+@for_any_array(_foreign_calculus.segment_softmax)
 def segment_softmax(
     x: object,
     segment_ids: object,
@@ -66,6 +69,7 @@ def segment_softmax(
     return out if out.ndim else out[()]
 
 
+@for_any_array(_foreign_calculus.segment_logsumexp)
 def segment_logsumexp(
     x: object,
     segment_ids: object,

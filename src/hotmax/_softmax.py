@@ -9,37 +9,11 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from hotmax._boundary import FLOAT32, Axis, as_temperature
-from hotmax._dispatch import Operation, map_entries, reduce_rows, reduce_weighted
-from hotmax._kernels import lanes, moments, softmax as kernels, weighted
+from hotmax._boundary import FLOAT32, Axis, as_temperature, library_of
+from hotmax._kernels import weighted
 from hotmax._kernels.lanes import SHORT, softmax_small
-
-SOFTMAX = Operation(
-    kernels.softmax_rows, lanes.softmax_lanes, kernels.softmax_block, reduces=False, empty=0.0
-)
-LOG_SOFTMAX = Operation(
-    kernels.log_softmax_rows,
-    lanes.log_softmax_lanes,
-    kernels.log_softmax_block,
-    reduces=False,
-    empty=-math.inf,
-)
-LOGSUMEXP = Operation(
-    kernels.logsumexp_rows,
-    lanes.logsumexp_lanes,
-    kernels.logsumexp_of,
-    reduces=True,
-    empty=None,
-)
-SMOOTHMAX = Operation(
-    kernels.smoothmax_rows,
-    lanes.smoothmax_lanes,
-    kernels.smoothmax_of,
-    reduces=True,
-    empty=None,
-)
-ENTROPY = Operation(moments.entropy_rows, None, None, reduces=True, empty=0.0)
-SOFTARGMAX = Operation(moments.softargmax_rows, None, None, reduces=True, empty=0.0)
+from hotmax._libraries import run, run_weighted
+from hotmax._operations import ENTROPY, LOG_SOFTMAX, LOGSUMEXP, SMOOTHMAX, SOFTARGMAX, SOFTMAX
 
 SMALL = 32  # rows
 
@@ -98,7 +72,7 @@ def softmax(
         and softmax_small(result := x.copy(), temperature)
     ):
         return result
-    return map_entries(SOFTMAX, x, axis, temperature, where, out)
+    return run(SOFTMAX, x, axis, temperature, where, out)
 
 
 def log_softmax(
@@ -128,7 +102,7 @@ def log_softmax(
     The same in NumPy, where nothing overflows or is lost:
         x / T - np.log(np.exp(x / T).sum(-1, keepdims=True))
     """
-    return map_entries(LOG_SOFTMAX, x, axis, temperature, where, out)
+    return run(LOG_SOFTMAX, x, axis, temperature, where, out)
 
 
 def logsumexp(
@@ -170,10 +144,10 @@ def logsumexp(
         np.log(np.exp(x / T).sum(-1))
     """
     if weights is None and not return_sign:
-        return reduce_rows(LOGSUMEXP, x, axis, temperature, where, keepdims, out)
+        return run(LOGSUMEXP, x, axis, temperature, where, out, keepdims)
     if weights is None:
         weights = 1.0
-    return reduce_weighted(
+    return run_weighted(
         weighted.weighted_rows, x, weights, axis, temperature, where, return_sign, keepdims, out
     )
 
@@ -206,7 +180,7 @@ def smoothmax(
     The same in NumPy, where nothing overflows:
         T * np.log(np.exp(x / T).sum(-1))
     """
-    return reduce_rows(SMOOTHMAX, x, axis, temperature, where, keepdims, out)
+    return run(SMOOTHMAX, x, axis, temperature, where, out, keepdims)
 
 
 def softmin(
@@ -230,7 +204,13 @@ def softmin(
     The same in NumPy, where nothing overflows:
         np.exp(-x / T) / np.exp(-x / T).sum(-1, keepdims=True)
     """
-    return map_entries(SOFTMAX, x, axis, -as_temperature(temperature), where, out)
+    return run(SOFTMAX, x, axis, negative(temperature), where, out)
+
+
+def negative(temperature: object) -> Any:
+    if library_of(temperature) is not None:
+        return -temperature  # type: ignore[operator]
+    return -as_temperature(temperature)
 
 
 def hardmax(x: object, *, axis: Axis = -1, where: object = None, out: object = None) -> Any:
@@ -247,7 +227,7 @@ def hardmax(x: object, *, axis: Axis = -1, where: object = None, out: object = N
     The same in NumPy:
         (x == x.max(-1, keepdims=True)) / (x == x.max(-1, keepdims=True)).sum(-1, keepdims=True)
     """
-    return map_entries(SOFTMAX, x, axis, 0.0, where, out)
+    return run(SOFTMAX, x, axis, 0.0, where, out)
 
 
 def softargmax(
@@ -276,7 +256,7 @@ def softargmax(
     The same in NumPy, where nothing overflows:
         (np.arange(x.shape[-1]) * np.exp(x / T)).sum(-1) / np.exp(x / T).sum(-1)
     """
-    return reduce_rows(SOFTARGMAX, x, axis, temperature, where, keepdims, out)
+    return run(SOFTARGMAX, x, axis, temperature, where, out, keepdims)
 
 
 def entropy(
@@ -305,7 +285,7 @@ def entropy(
     The same in NumPy, where nothing overflows:
         np.log(np.exp(x / T).sum(-1)) - (x / T * np.exp(x / T)).sum(-1) / np.exp(x / T).sum(-1)
     """
-    return reduce_rows(ENTROPY, x, axis, temperature, where, keepdims, out)
+    return run(ENTROPY, x, axis, temperature, where, out, keepdims)
 
 
 def temperature_of_base(base: float) -> float:

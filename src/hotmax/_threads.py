@@ -7,8 +7,10 @@ the pool has not begun: a busy pool slows a call down, but cannot stall it.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import os
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +40,7 @@ def _default() -> int:
 _count: int | None = None
 _pool: ThreadPoolExecutor | None = None
 _lock = threading.RLock()
+_processors: dict[int, set[int]] = {}  # where each thread of the pool may run, by its system id
 
 
 def get_threads() -> int:
@@ -71,6 +74,7 @@ def set_threads(count: int) -> None:
         if _pool is not None and count != _count:
             _pool.shutdown(wait=False)
             _pool = None
+            _processors.clear()
         _count = count
 
 
@@ -78,11 +82,37 @@ def _forget() -> None:
     """After a fork the child has none of its parent's threads: make new ones when needed."""
     global _pool, _lock
     _pool = None
+    _processors.clear()
     _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
+
+
+_current_processor = ctypes.CDLL(None).sched_getcpu if sys.platform == "linux" else None
+
+
+def _enter() -> None:
+    """What a thread of the pool does first."""
+    _processors[threading.get_native_id()] = set()
+
+
+def _keep_off_the_caller() -> None:
+    """Let the pool run on any processor that the caller may use but the one that it is on.
+
+    On a virtual machine, Linux takes a sleeping processor for a busy one, and wakes the helper on
+    the caller's own. There the two take turns for milliseconds, while the other one sleeps.
+    """
+    if _current_processor is None:
+        return
+    allowed = os.sched_getaffinity(0)
+    elsewhere = allowed - {_current_processor()} or allowed
+    for thread, processors in list(_processors.items()):
+        if processors != elsewhere:
+            with contextlib.suppress(OSError):  # the thread has just ended
+                os.sched_setaffinity(thread, elsewhere)
+                _processors[thread] = elsewhere
 
 
 def _helpers(task: Callable[[], None], count: int) -> list[Callable[[], object]]:
@@ -91,7 +121,10 @@ def _helpers(task: Callable[[], None], count: int) -> list[Callable[[], object]]
     futures = []
     with _lock:
         if _pool is None:
-            _pool = ThreadPoolExecutor(get_threads(), thread_name_prefix="hotmax")
+            _pool = ThreadPoolExecutor(
+                get_threads(), thread_name_prefix="hotmax", initializer=_enter
+            )
+        _keep_off_the_caller()
         try:
             for _ in range(count):
                 futures.append(_pool.submit(task))

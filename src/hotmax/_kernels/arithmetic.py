@@ -321,15 +321,15 @@ _SHIFT32 = np.int32(23)
 
 
 @inline
-def exp2_line32(x, low, slope, slope_low, offset, offset_low):
-    """2**(x * (slope + slope_low) - offset - offset_low + BIAS32), all in float32.
+def exp2_line32(x, low, slope, slope_low, origin):
+    """2**(x * (slope + slope_low) - k + BIAS32), all in float32, with origin = ROUND32 - k.
 
-    `offset` is a multiple of 2**-10 below 2**13, so that k + offset is exact and the fma that
-    forms f cancels with no rounding but its own. `low` is where the result has become 0.
+    k is an integer below 2**13, so that the fma that forms f cancels with no rounding but its own.
+    `low` is where the result has become 0.
     """
     x = low if x < low else x
-    shifted = fma(x, slope, -offset) + ROUND32
-    f = fma(x, slope, -((shifted - ROUND32) + offset)) + fma(x, slope_low, -offset_low)
+    shifted = fma(x, slope, origin)
+    f = fma(x, slope_low, fma(x, slope, origin - shifted))
     q = fma(_Q5, f, _Q4)
     q = fma(q, f, _Q3)
     q = fma(q, f, _Q2)

@@ -1,7 +1,9 @@
 """The float32 path: long rows of float32 at everyday temperatures, in float32 arithmetic.
 
-exp((x - m) / T) is 2**(slope * x - offset), with slope and offset in two float32 words each. Its
-loop takes two thirds of the time of the float64 one, which has half the lanes; sums are float64.
+exp(x / T) is 2**(slope * x), with the slope in two float32 words. To keep it in range it is taken
+relative not to 2**(slope * m) but to 2**k, where k is the integer nearest slope * m: a whole number
+costs no digits, and no time. The largest exponential, `unit`, then lies between 0.7 and 1.4. Sums
+are float64.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ import numpy as np
 from hotmax._kernels.arithmetic import (
     LOG2E,
     LOWEST32,
+    ROUND32,
     UNBIAS32,
     add_in_any_order,
     address_of,
     exp2_line32,
+    exp2_plain,
     fence,
     fma,
     inline,
@@ -34,29 +38,28 @@ def is_narrow(m, temperature):
 
 @inline
 def line32(m, temperature):
-    """The arguments of exp2_line32 for exp((x - m) / T)."""
+    """The arguments of exp2_line32 for exp(x / T) / 2**k."""
     wide = LOG2E / temperature
     slope = np.float32(wide)
-    offset = np.rint(m * wide * 1024.0) / 1024.0
     return (
         np.float32(m + LOWEST32 / wide),
         slope,
         np.float32(wide - np.float64(slope)),
-        np.float32(offset),
-        np.float32(m * wide - offset),
+        np.float32(np.float64(ROUND32) - np.rint(m * wide)),
     )
 
 
+@inline
+def unit_of(m, temperature):
+    """exp(m / T) / 2**k: what an entry at the maximum comes to."""
+    y = m * (LOG2E / temperature)
+    return exp2_plain(y - np.rint(y))
+
+
 @kernel
-def exp_narrow(x, out, low, slope, slope_low, offset, offset_low):
-    half = x.size // 2
-    for i in range(half):  # two at once: their latencies overlap
-        j = i + half
-        out[i] = exp2_line32(x[i], low, slope, slope_low, offset, offset_low)
-        out[j] = exp2_line32(x[j], low, slope, slope_low, offset, offset_low)
-    if x.size % 2:
-        i = x.size - 1
-        out[i] = exp2_line32(x[i], low, slope, slope_low, offset, offset_low)
+def exp_narrow(x, out, low, slope, slope_low, origin):
+    for i in range(x.size):
+        out[i] = exp2_line32(x[i], low, slope, slope_low, origin)
 
 
 @kernel
@@ -64,7 +67,7 @@ def total_of(exps):
     total = 0.0
     for i in range(exps.size):
         total = add_in_any_order(total, np.float64(exps[i]))
-    return total * UNBIAS32
+    return total
 
 
 @kernel
@@ -73,18 +76,19 @@ def ties_and_below(x, exps, m):
     for i in range(x.size):
         ties = add_in_any_order(ties, 0.0 if x[i] < m else 1.0)
         below = add_in_any_order(below, np.float64(exps[i]) if x[i] < m else 0.0)
-    return ties, below * UNBIAS32
+    return ties, below
 
 
 @kernel
 def sums_narrow(x, exps, m, temperature, upcoming):
     """(ties, below); `exps` keeps the exponentials, times 2**BIAS32, if it is long enough.
 
-    Ties are told apart only in a chunk that sums to nearly 1: elsewhere they can share a float64
-    with the rest and lose nothing. While it computes, the row that comes next is fetched, which
-    saves a large array a tenth of its time.
+    Ties are told apart only in a chunk that sums to between 1 and 2: elsewhere they can share a
+    float64 with the rest and lose nothing. While it computes, the row that comes next is fetched,
+    which saves a large array a tenth of its time.
     """
-    low, slope, slope_low, offset, offset_low = line32(m, temperature)
+    low, slope, slope_low, origin = line32(m, temperature)
+    per_unit = UNBIAS32 / unit_of(m, temperature)
     keep = exps.size >= x.size
     ties, below = 0.0, 0.0
     for start in range(0, x.size, CHUNK):
@@ -93,43 +97,50 @@ def sums_narrow(x, exps, m, temperature, upcoming):
             prefetch(upcoming, i)
         at = start if keep else 0
         terms = exps[at : at + stop - start]
-        exp_narrow(x[start:stop], terms, low, slope, slope_low, offset, offset_low)
-        count, total = 0.0, total_of(terms)
-        if abs(total - 1.0) < 2.0**-10:
+        exp_narrow(x[start:stop], terms, low, slope, slope_low, origin)
+        count, total = 0.0, total_of(terms) * per_unit
+        if 1.0 - 2.0**-10 < total < 2.0:
             count, total = ties_and_below(x[start:stop], terms, np.float32(m))
+            total *= per_unit
         ties += count
         below += total
     return ties, below
 
 
+@inline
+def scaled(e, inverse, inverse_low, peak, share):
+    """e / total; an entry at the maximum comes to exactly its share, 1 / total."""
+    return share if e == peak else fma(e, inverse, e * inverse_low)
+
+
 @kernel
-def scale_narrow(exps, out, inverse, inverse_low):
+def scale_narrow(exps, out, inverse, inverse_low, peak, share):
     for i in range(exps.size):
-        out[i] = fma(exps[i], inverse, exps[i] * inverse_low)
+        out[i] = scaled(exps[i], inverse, inverse_low, peak, share)
 
 
 @kernel
-def scale_in_place(exps, inverse, inverse_low):
+def scale_in_place(exps, inverse, inverse_low, peak, share):
     """scale_narrow(exps, exps) would find its arrays overlapping and run one entry at a time."""
     for i in range(exps.size):
-        exps[i] = fma(exps[i], inverse, exps[i] * inverse_low)
+        exps[i] = scaled(exps[i], inverse, inverse_low, peak, share)
 
 
 @kernel
-def scale_and_stream(exps, out, inverse, inverse_low):
+def scale_and_stream(exps, out, inverse, inverse_low, peak, share):
     """As scale_narrow, but past the caches, line by line; overwrites exps.
 
     Nobody reads a large result soon: writing it through the caches would first read it in.
     """
     start = min(((-address_of(out)) % 64) // 4, exps.size)
     stop = start + (exps.size - start) // 16 * 16
-    scale_narrow(exps[:start], out[:start], inverse, inverse_low)
+    scale_narrow(exps[:start], out[:start], inverse, inverse_low, peak, share)
     for first in range(start, stop, CHUNK):
         last = min(first + CHUNK, stop)
-        scale_in_place(exps[first:last], inverse, inverse_low)
+        scale_in_place(exps[first:last], inverse, inverse_low, peak, share)
         for i in range(first, last, 8):
             stream_half_line(out, i, exps, i)
-    scale_narrow(exps[stop:], out[stop:], inverse, inverse_low)
+    scale_narrow(exps[stop:], out[stop:], inverse, inverse_low, peak, share)
 
 
 @kernel
@@ -140,18 +151,21 @@ def settle():
 
 @kernel
 def softmax_narrow(x, out, exps, kept, m, temperature, total, streamed):
-    low, slope, slope_low, offset, offset_low = line32(m, temperature)
-    inverse = np.float32(UNBIAS32 / total)
-    inverse_low = np.float32(UNBIAS32 / total - np.float64(inverse))
+    low, slope, slope_low, origin = line32(m, temperature)
+    wide = UNBIAS32 / (total * unit_of(m, temperature))
+    inverse = np.float32(wide)
+    inverse_low = np.float32(wide - np.float64(inverse))
+    peak = exp2_line32(np.float32(m), low, slope, slope_low, origin)
+    share = np.float32(1.0 / total)
     for start in range(0, x.size, exps.size):
         stop = min(start + exps.size, x.size)
         terms = exps[: stop - start]
         if not kept:
-            exp_narrow(x[start:stop], terms, low, slope, slope_low, offset, offset_low)
+            exp_narrow(x[start:stop], terms, low, slope, slope_low, origin)
         if streamed:
-            scale_and_stream(terms, out[start:stop], inverse, inverse_low)
+            scale_and_stream(terms, out[start:stop], inverse, inverse_low, peak, share)
         else:
-            scale_narrow(terms, out[start:stop], inverse, inverse_low)
+            scale_narrow(terms, out[start:stop], inverse, inverse_low, peak, share)
 
 
 @kernel

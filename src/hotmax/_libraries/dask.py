@@ -1,0 +1,308 @@
+"""dask arrays: lazy in, lazy out.
+
+Blocks that hold whole rows go through the kernels one by one. Where the classes are cut into
+blocks, each block gives its maximum and sums, those are merged, and the blocks are finished with
+what came out: no row is ever gathered.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import dask.array as da
+import numpy as np
+
+from hotmax._boundary import (
+    ACCEPTED,
+    FLOATS,
+    Array,
+    Axis,
+    Rows,
+    as_temperature,
+    compute_type,
+    library_of,
+    normalize_axes,
+    result_type,
+)
+from hotmax._dispatch import Operation, map_entries, reduce_rows, reduce_weighted
+from hotmax._kernels.merging import (
+    PARTS,
+    describe_rows,
+    log_softmax_of_parts,
+    logsumexp_of_parts,
+    merge_rows,
+    smoothmax_of_parts,
+    softmax_of_parts,
+)
+from hotmax._kernels.weighted import weighted_rows
+from hotmax._operations import LOG_SOFTMAX, SOFTMAX
+
+# What finishes rows whose parts were merged: their entries block by block, or one number for each.
+ENTRIES = {"softmax": softmax_of_parts, "log_softmax": log_softmax_of_parts}
+NUMBERS = {"logsumexp": logsumexp_of_parts, "smoothmax": smoothmax_of_parts}
+
+
+class Blocks:
+    """x, T and the mask in blocks that fit each other."""
+
+    def __init__(self, x: da.Array, axis: Axis, temperature: Any, where: Any) -> None:
+        if x.dtype.kind not in "iub" and x.dtype.name not in FLOATS:
+            raise TypeError(f"x must hold {ACCEPTED}, got {x.dtype}")
+        self.axes = normalize_axes(axis, x.ndim)
+        self.x, self.dtype = x, result_type(x.dtype)
+        reduced = tuple(1 if a in self.axes else n for a, n in enumerate(x.shape))
+        self.reduced_chunks = tuple(
+            (1,) if a in self.axes else chunk for a, chunk in enumerate(x.chunks)
+        )
+        if library_of(temperature) != "dask":
+            temperature = da.asarray(as_temperature(temperature))
+        self.temperature = self.fit(temperature, reduced, self.reduced_chunks, "temperature")
+        self.where = None
+        if where is not None:
+            mask = where if library_of(where) == "dask" else da.asarray(np.asarray(where))
+            if mask.dtype != np.bool_:
+                raise TypeError(f"where must hold bools, got {mask.dtype}")
+            self.where = self.fit(mask, x.shape, x.chunks, "where")
+        self.whole = all(len(x.chunks[a]) == 1 for a in self.axes)
+
+    @staticmethod
+    def fit(array: da.Array, shape: Any, chunks: Any, name: str) -> da.Array:
+        if array.size == 1 and array.ndim > len(shape):
+            array = array.reshape(())
+        try:
+            return da.broadcast_to(array, shape).rechunk(chunks)
+        except ValueError:
+            raise ValueError(
+                f"{name} must broadcast to {tuple(shape)}, got shape {array.shape}"
+            ) from None
+
+    def map(
+        self,
+        function: Any,
+        *others: Any,
+        chunks: Any,
+        dtype: Any,
+        new_axis: Any = None,
+        **options: Any,
+    ) -> da.Array:
+        """function(x, T, mask, *others) of each block."""
+        arrays = [self.x, self.temperature, *others]
+        if self.where is not None:
+            options["masked"] = True
+            arrays.insert(2, self.where)
+        ndim = self.x.ndim + (new_axis is not None)
+        return da.map_blocks(
+            function,
+            *arrays,
+            chunks=chunks,
+            dtype=dtype,
+            new_axis=new_axis,
+            meta=np.empty((0,) * ndim, dtype),
+            axes=self.axes,
+            **options,
+        )
+
+
+def run(
+    operation: Operation, x: da.Array, axis: Axis, temperature: Any, where: Any, keepdims: bool
+) -> da.Array:
+    blocks = Blocks(x, axis, temperature, where)
+    chunks = blocks.reduced_chunks if operation.reduces else x.chunks
+    if blocks.whole:
+        result = blocks.map(whole_block, chunks=chunks, dtype=blocks.dtype, operation=operation)
+    elif operation.name in NUMBERS:
+        result = da.map_blocks(
+            number_block,
+            blocks.temperature,
+            *merged(blocks),
+            dtype=np.float64,
+            meta=np.empty((0,) * x.ndim),
+            operation=operation,
+        )
+    elif operation.name in ENTRIES:
+        result = blocks.map(
+            finish_block, *merged(blocks), chunks=chunks, dtype=blocks.dtype, operation=operation
+        )
+    else:
+        result = mean_of(operation.name, blocks)
+    with np.errstate(all="ignore"):
+        result = result.astype(blocks.dtype)
+    if operation.reduces and not keepdims:
+        result = result.reshape([n for a, n in enumerate(x.shape) if a not in blocks.axes])
+    return result
+
+
+def whole_block(
+    x: Array,
+    temperature: Array,
+    *others: Any,
+    axes: Any,
+    operation: Operation,
+    masked: bool = False,
+) -> Any:
+    where = others[0] if masked else None
+    if operation.reduces:
+        result = reduce_rows(operation, x, axes, temperature, where, True, None)
+    else:
+        result = map_entries(operation, x, axes, temperature, where, None)
+    return np.asarray(result)
+
+
+def merged(blocks: Blocks) -> list[da.Array]:
+    """The maximum, sums and count of each row: PARTS arrays of length 1 along the classes."""
+    x, ndim = blocks.x, blocks.x.ndim
+    chunks = tuple((1,) * len(c) if a in blocks.axes else c for a, c in enumerate(x.chunks))
+    parts = blocks.map(describe_block, chunks=(*chunks, (PARTS,)), dtype=np.float64, new_axis=ndim)
+    together = parts.rechunk(dict.fromkeys(blocks.axes, -1))
+    one = da.map_blocks(
+        merge_block,
+        together,
+        blocks.temperature[..., None],
+        chunks=(*blocks.reduced_chunks, (PARTS,)),
+        dtype=np.float64,
+        meta=np.empty((0,) * (ndim + 1)),
+        axes=blocks.axes,
+    )
+    return [one[..., i] for i in range(PARTS)]
+
+
+def rows_of(x: Array, temperature: Array, where: Any, axes: Any) -> tuple[Rows, Array, Array]:
+    """A block as contiguous rows with a temperature for each; masked classes are not there."""
+    rows = Rows(x, axes, temperature, where)
+    shape = (rows.count, rows.classes)
+    t = np.broadcast_to(rows.temperature, rows.count).copy()
+    x2 = rows.view(rows.x).reshape(shape).astype(compute_type(rows.x.dtype), order="C")
+    if rows.where is not None:
+        absent = np.where(np.signbit(t), np.inf, -np.inf)[:, None]
+        mask = rows.view(rows.where).reshape(shape)
+        np.copyto(x2, absent, where=~mask, casting="same_kind")
+    return rows, x2, t
+
+
+def describe_block(
+    x: Array, temperature: Array, *others: Any, axes: Any, masked: bool = False
+) -> Array:
+    where = others[0] if masked else None
+    rows, x2, t = rows_of(x, temperature, where, axes)
+    parts = np.empty((rows.count, PARTS))
+    describe_rows(x2, t, parts)
+    if rows.where is None:
+        parts[:, 4] = rows.classes
+    else:
+        parts[:, 4] = rows.view(rows.where).reshape(x2.shape).sum(axis=-1)
+    return parts.reshape(*rows.reduced_shape, PARTS)
+
+
+def merge_block(parts: Array, temperature: Array, *, axes: Any) -> Array:
+    """The parts of each row, along `axes`, as one."""
+    turned = np.moveaxis(parts, axes, range(-1 - len(axes), -1))
+    kept = turned.shape[: parts.ndim - 1 - len(axes)]
+    rows = np.ascontiguousarray(turned.reshape(math.prod(kept), -1, PARTS))
+    result = np.empty((len(rows), PARTS))
+    merge_rows(rows, temperature.reshape(-1).astype(np.float64), result)
+    shape = tuple(1 if a in axes else n for a, n in enumerate(parts.shape[:-1]))
+    return result.reshape(*shape, PARTS)
+
+
+def finish_block(
+    x: Array,
+    temperature: Array,
+    *others: Any,
+    axes: Any,
+    operation: Operation,
+    masked: bool = False,
+) -> Array:
+    where = others[0] if masked else None
+    parts = np.stack([np.asarray(part).reshape(-1) for part in others[-PARTS:]], axis=-1)
+    rows, x2, t = rows_of(x, temperature, where, axes)
+    result = np.empty(x2.shape, x2.dtype)
+    ENTRIES[operation.name](x2, result, t, parts)
+    result[parts[:, 4] == 0] = operation.empty
+    target = np.empty(rows.shape, rows.dtype)
+    with np.errstate(all="ignore"):
+        turned = rows.turn(target)
+        turned[...] = result.reshape(turned.shape)
+    return target
+
+
+def number_block(temperature: Array, *parts: Array, operation: Operation) -> Array:
+    numbers = np.empty(temperature.size)
+    together = np.stack([part.reshape(-1) for part in parts], axis=-1)
+    NUMBERS[operation.name](numbers, temperature.reshape(-1).astype(np.float64), together)
+    return numbers.reshape(temperature.shape)
+
+
+def mean_of(name: str, blocks: Blocks) -> da.Array:
+    """entropy or softargmax of rows in parts, as a sum of what each class adds, in float64."""
+    wide, axes = blocks.x.astype(np.float64), blocks.axes
+    p = run(SOFTMAX, wide, axes, blocks.temperature, blocks.where, False)
+    if name == "entropy":
+        log_p = run(LOG_SOFTMAX, wide, axes, blocks.temperature, blocks.where, False)
+        terms = da.where(p == 0, 0.0, -p * da.where(p == 0, 0.0, log_p))
+    else:
+        shape = [n if a in axes else 1 for a, n in enumerate(blocks.x.shape)]
+        terms = p * da.arange(math.prod(shape), dtype=np.float64).reshape(shape)
+    return terms.sum(axis=axes, keepdims=True).astype(blocks.dtype)
+
+
+def run_weighted(
+    x: da.Array,
+    weights: Any,
+    axis: Axis,
+    temperature: Any,
+    where: Any,
+    return_sign: bool,
+    keepdims: bool,
+) -> Any:
+    """Each block's logarithm and sign, and then theirs."""
+    factor = weights if library_of(weights) == "dask" else da.asarray(np.asarray(weights))
+    x, factor = da.broadcast_arrays(x, factor)
+    blocks = Blocks(x, axis, temperature, where)
+    factor = factor.rechunk(x.chunks)
+    ndim = x.ndim
+    chunks = tuple((1,) * len(c) if a in blocks.axes else c for a, c in enumerate(x.chunks))
+    pairs = blocks.map(
+        weighted_block,
+        factor,
+        chunks=(*chunks, (2,)),
+        dtype=blocks.dtype,
+        new_axis=ndim,
+        signed=return_sign,
+    ).rechunk(dict.fromkeys(blocks.axes, -1))
+    both = da.map_blocks(
+        merge_weighted_block,
+        pairs,
+        chunks=(*blocks.reduced_chunks, (2,)),
+        dtype=blocks.dtype,
+        meta=np.empty((0,) * (ndim + 1), blocks.dtype),
+        axes=blocks.axes,
+    )
+    results = [both[..., 0], both[..., 1]]
+    if not keepdims:
+        kept = [n for a, n in enumerate(x.shape) if a not in blocks.axes]
+        results = [part.reshape(kept) for part in results]
+    return tuple(results) if return_sign else results[0]
+
+
+def weighted_block(
+    x: Array,
+    temperature: Array,
+    *others: Any,
+    axes: Any,
+    signed: bool,
+    masked: bool = False,
+) -> Array:
+    where = others[0] if masked else None
+    if not signed and (others[-1] < 0).any():
+        raise ValueError("weights must not be negative, unless return_sign=True")
+    pair = reduce_weighted(weighted_rows, x, others[-1], axes, temperature, where, True, True, None)
+    return np.stack(pair, axis=-1)
+
+
+def merge_weighted_block(pairs: Array, *, axes: Any) -> Array:
+    logs, signs = pairs[..., 0], pairs[..., 1]
+    if np.isinf(logs).any():  # inf * 0 means nothing: a part of sign 0 is not there
+        logs = np.where((signs == 0) & (logs == -np.inf), -np.inf, logs)
+    pair = reduce_weighted(weighted_rows, logs, signs, axes, 1.0, None, True, True, None)
+    return np.stack(pair, axis=-1)

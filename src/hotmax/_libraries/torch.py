@@ -1,0 +1,193 @@
+"""torch tensors: the kernels on CPU tensors, the generic path elsewhere, inside autograd.
+
+A tensor on the CPU shares its memory with NumPy, so nothing is copied. Other devices, tensors
+inside torch.func and torch.compile, and subclasses of Tensor take the generic path.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import array_api_compat.torch as xp
+import numpy as np
+import torch
+from torch.autograd import forward_ad
+
+from hotmax._boundary import Array, Axis
+from hotmax._derivatives import PULL, Point, pull_temperature
+from hotmax._dispatch import STEP, Operation, map_entries, reduce_rows
+from hotmax._generic import Given, Layout, evaluate, weighted
+from hotmax._kernels.pullback import softmax_pullback
+from hotmax._operations import OPERATIONS
+from hotmax._threads import for_ranges
+
+is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def run(
+    operation: Operation,
+    x: torch.Tensor,
+    axis: Axis,
+    temperature: Any,
+    where: Any,
+    keepdims: bool,
+) -> torch.Tensor:
+    if (
+        type(temperature) is float
+        and where is None
+        and is_direct(x)
+        and not (x.requires_grad and torch.is_grad_enabled())
+    ):
+        return by_kernel(operation, x, axis, temperature, None, keepdims)
+    if x.layout is not torch.strided:
+        raise TypeError(f"x must be a strided tensor, got layout {x.layout}")
+    given = Given(xp, x, axis, temperature, where, torch.float64, is_traced(x))
+    y = value(operation.name, given.x, given.temperature, given.where, given.layout.axes)
+    if operation.reduces and not keepdims:
+        y = y.reshape(given.layout.kept())
+    return y if y.dtype == given.dtype else y.to(given.dtype)
+
+
+def run_weighted(
+    x: torch.Tensor,
+    weights: Any,
+    axis: Axis,
+    temperature: Any,
+    where: Any,
+    return_sign: bool,
+    keepdims: bool,
+) -> Any:
+    return weighted(
+        xp, x, weights, axis, temperature, where, return_sign, keepdims,
+        wide=torch.float64, traced=is_traced(x),
+    )  # fmt: skip
+
+
+def is_traced(x: torch.Tensor) -> bool:
+    return torch.compiler.is_compiling() or is_wrapped(x)
+
+
+def is_transformed(x: torch.Tensor) -> bool:
+    """Is x inside torch.func or forward-mode derivatives? They follow the generic path's steps."""
+    if torch.compiler.is_compiling():
+        return False
+    return is_wrapped(x) or forward_ad._current_level >= 0
+
+
+def is_direct(x: Any) -> bool:
+    """May the kernels read this tensor's memory?"""
+    return (
+        not torch.compiler.is_compiling()
+        and type(x) in PLAIN
+        and x.is_cpu
+        and not is_transformed(x)
+        and x.layout is torch.strided
+        and not torch._C._is_tracing()
+    )
+
+
+def is_batched(g: torch.Tensor) -> bool:
+    """Is this one of autograd.grad's batches of derivatives (is_grads_batched=True)?"""
+    return "Batched" in str(torch._C._dispatch_keys(g))
+
+
+def by_kernel(
+    operation: Operation, x: torch.Tensor, axis: Axis, temperature: Any, where: Any, keepdims: bool
+) -> torch.Tensor:
+    half = x.dtype is torch.bfloat16  # NumPy has no such type; the kernels compute in float32
+    source = x.detach().float().numpy() if half else x.detach().numpy()
+    result: Any
+    if operation.reduces:
+        result = reduce_rows(operation, source, axis, temperature, where, keepdims, None)
+    else:
+        result = map_entries(operation, source, axis, temperature, where, None)
+    tensor = torch.from_numpy(result if type(result) is np.ndarray else np.asarray(result))
+    return tensor.to(torch.bfloat16) if half else tensor
+
+
+def value(
+    name: str, x: torch.Tensor, temperature: Any, where: Any, axes: tuple[int, ...]
+) -> torch.Tensor:
+    """A function of float32 or float64 tensors; reductions keep their axes, with length 1."""
+    points = [a for a in (x, temperature) if isinstance(a, torch.Tensor)]
+    if (
+        torch.is_grad_enabled()
+        and any(a.requires_grad for a in points)
+        and not any(is_transformed(a) for a in points)
+    ):
+        result: torch.Tensor = Differentiable.apply(x, temperature, where, name, axes)
+        return result
+    return compute(x, temperature, where, name, axes)
+
+
+def compute(
+    x: torch.Tensor, temperature: Any, where: Any, name: str, axes: tuple[int, ...]
+) -> torch.Tensor:
+    arrays = [x, *(a for a in (temperature, where) if isinstance(a, torch.Tensor))]
+    if all(is_direct(array) for array in arrays):
+        heat, mask = (a.detach().numpy() if isinstance(a, torch.Tensor) else a
+                      for a in (temperature, where))  # fmt: skip
+        return by_kernel(OPERATIONS[name], x, axes, heat, mask, True)
+    return evaluate(name, xp, x, temperature, where, Layout(tuple(x.shape), axes))
+
+
+class Differentiable(torch.autograd.Function):
+    """A function of x and temperature, whose derivatives can be differentiated again."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Any, temperature: Any, where: Any, name: str, axes: tuple[int, ...]
+    ) -> Any:
+        y = compute(x, temperature, where, name, axes)
+        ctx.number = None if isinstance(temperature, torch.Tensor) else temperature
+        ctx.save_for_backward(x, temperature if ctx.number is None else None, where, y)
+        ctx.name, ctx.axes = name, axes
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        by_temperature = ctx.needs_input_grad[1]
+        x, heat, where, y = ctx.saved_tensors
+        if (
+            ctx.name == "softmax"
+            and not by_temperature
+            and not torch.is_grad_enabled()
+            and ctx.axes == (x.ndim - 1,)
+            and where is None
+            and all(is_direct(a) for a in (x, y, g))
+            and not is_batched(g)
+        ):
+            heats = [ctx.number] if heat is None else heat.detach().double().numpy().reshape(-1)
+            return quick_pullback(x, y, g, np.asarray(heats)), None, None, None, None
+        at = point_of(ctx)
+        by_x = PULL[ctx.name](at, g)
+        by_t = pull_temperature(ctx.name, at, g, by_x) if by_temperature else None
+        return by_x, by_t, None, None, None
+
+
+def point_of(ctx: Any) -> Point:
+    x, heat, where, y = ctx.saved_tensors
+    temperature = heat if ctx.number is None else ctx.number
+
+    def function(name: str) -> torch.Tensor:
+        return y if name == ctx.name else value(name, x, temperature, where, ctx.axes)
+
+    return Point(xp, x, temperature, where, Layout(tuple(x.shape), ctx.axes), function)
+
+
+def quick_pullback(
+    x: torch.Tensor, p: torch.Tensor, g: torch.Tensor, temperature: Array
+) -> torch.Tensor:
+    """The derivative of softmax by x, in one visit to each row."""
+    result = np.empty(x.shape, p.detach().numpy().dtype)
+    if result.size:
+        n = result.shape[-1]
+        rows = [a.detach().numpy().reshape(-1, n) for a in (x, p, g)]
+        out = result.reshape(-1, n)
+
+        def work(start: int, stop: int) -> None:
+            softmax_pullback(*rows, out, temperature, start, stop)
+
+        for_ranges(work, len(out), max(1, STEP // n))
+    return torch.from_numpy(result)

@@ -1,0 +1,293 @@
+"""The same tests over every kind of array: NumPy, torch, jax, jitted jax, dask, strict."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from pathlib import Path
+
+import dask.array
+import dask.callbacks
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas
+import polars
+import pytest
+import torch
+from arrays import KINDS, SEEN, Kind, Source
+from comparisons import CASES, FUNCTIONS
+
+import hotmax as hm
+from hotmax._libraries.capabilities import CAPABILITIES, LIBRARIES
+
+ROOT = Path(__file__).resolve().parent.parent
+CORE = ("softmax", "log_softmax", "logsumexp", "smoothmax", "softmin", "softargmax", "entropy")
+INF, NAN = np.inf, np.nan
+
+foreign = pytest.mark.parametrize(
+    "kind",  # eager jax compiles every operation apart: jitted, it does the same in less time
+    [k for k in KINDS.values() if k.library != "numpy" and k.name != "jax"],
+    ids=lambda k: k.name,
+)
+
+# jax compiles each operation for each shape, so that a row costs it a second: it gets a few.
+ROWS = [
+    case for case in CASES if case.row("float64").size <= 1000 and "every size" not in case.name
+]
+FEW = ("N(0,1) 10 classes", "N(0,10) 2 classes", "near one-hot [0, -20]", "near one-hot [0, -40]",
+       "offset 1e+06, gaps of a few ULP", "ties", "all equal")  # fmt: skip
+
+
+def tolerance(kind: Kind, name: str) -> float:
+    """In ULP. The generic path has the arithmetic of its library; dask merges its blocks."""
+    if kind.exact:
+        return 2.5 if kind.library == "dask" else 2.0
+    if name in ("entropy", "softargmax"):
+        return 8.0
+    return 4.0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["torch", "torch, generic", "strict", "jitted"])
+def test_truth(name, dtype):
+    kind = KINDS[name]
+    for case in ROWS:
+        if dtype not in case.types or (kind.jitted and case.name not in FEW):
+            continue
+        row = case.row(dtype)
+        heats = case.temperatures[::3]
+        if kind.jitted:  # no extremes: jax on the CPU flushes subnormal numbers to 0
+            heats = [t for t in case.temperatures if t in (0.7, 1.0)]
+        for temperature in heats:
+            for name in ("softmax", "log_softmax", "logsumexp", "smoothmax", "entropy"):
+                got = kind.call(getattr(hm, name), row, temperature=temperature)
+                assert got.dtype == row.dtype
+                if name == "entropy" and abs(got) < 1e-290 and not kind.exact:
+                    continue  # a sum of subnormal numbers, which have few digits
+                off = FUNCTIONS[name].worst_ulps(got, row, temperature)
+                assert off <= tolerance(kind, name), (case.name, name, temperature, off)
+
+
+SPECIAL = [
+    [1.0, 2.0, 3.0],
+    [INF, 1.0, INF],
+    [-INF, -INF, -INF],
+    [-INF, 2.0, 2.0],
+    [NAN, 1.0, 2.0],
+    [0.0, -80.0, -80.0],
+    [1e4, -1e4, 1e4],
+]
+MASKS = [None, [True, False, True], [False, False, False], [[True], [False]] * 3 + [[True]]]
+HEATS = [1.0, 0.7, 0.0, -0.0, INF, -INF, -2.0]
+
+
+@foreign
+@pytest.mark.parametrize("name", CORE)
+@pytest.mark.parametrize("temperature", HEATS)
+def test_special_values(kind, name, temperature):
+    """What NumPy's arrays give, which has tests of its own, every kind gives."""
+    x = np.array(SPECIAL)
+    masks = MASKS if temperature == 1.0 else MASKS[1:2]
+    for mask in masks:
+        mask = None if mask is None else np.array(mask)
+        options = {"temperature": temperature, "where": mask}
+        expected = np.asarray(getattr(hm, name)(x, **options))
+        got = kind.call(getattr(hm, name), x, **options)
+        assert got.shape == expected.shape
+        np.testing.assert_allclose(got, expected, rtol=1e-14, atol=0.0)
+
+
+@foreign
+@pytest.mark.parametrize("name", CORE)
+def test_shapes_and_axes(kind, name):
+    function = getattr(hm, name)
+    x = np.random.default_rng(0).normal(size=(3, 4, 5))
+    for axis in (0, (0, 2)) if kind.jitted else (0, 1, (0, 2), None):
+        got = kind.call(function, x, axis=axis, temperature=np.full((1, 1, 1), 0.7))
+        np.testing.assert_allclose(got, function(x, axis=axis, temperature=0.7), rtol=1e-13)
+    heat = np.linspace(0.2, 3, 15).reshape(3, 1, 5)
+    got = kind.call(function, x, axis=1, temperature=heat)
+    np.testing.assert_allclose(got, function(x, axis=1, temperature=heat), rtol=1e-13)
+    if "keepdims" in inspect.signature(function).parameters:
+        assert kind.call(function, x, axis=(0, 2), keepdims=True).shape == (1, 4, 1)
+    for shape in ((0, 3), (3, 0), ()):
+        empty = np.ones(shape)
+        if kind.library == "dask" and 0 in shape:
+            continue  # dask has no blocks of length 0 to cut
+        assert kind.call(function, empty).shape == np.shape(function(empty))
+
+
+@foreign
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int8, np.bool_])
+def test_types(kind, dtype):
+    x = np.array([[1, 0, 3], [0, 0, 1]]).astype(dtype)
+    if kind.name == "strict" and dtype == np.float16:
+        pytest.skip("array_api_strict has no float16")
+    for name in CORE:
+        expected = getattr(hm, name)(x)
+        got = kind.call(getattr(hm, name), x)
+        assert got.dtype == expected.dtype
+        rough = 1e-2 if dtype == np.float16 else 1e-5 if dtype == np.float32 else 1e-12
+        np.testing.assert_allclose(got.astype(float), expected.astype(float), rtol=rough)
+
+
+@foreign
+def test_integers_do_not_wrap(kind):
+    got = kind.call(hm.softmax, np.array([-128, 127, 0], np.int8))
+    np.testing.assert_allclose(got, hm.softmax([-128.0, 127.0, 0.0]), rtol=1e-14)
+
+
+@foreign
+def test_weights(kind):
+    rng = np.random.default_rng(3)
+    x, w = rng.normal(size=(4, 6)) * 5, rng.normal(size=(4, 6))
+    w[0, :3], x[1, 2], w[1, 2] = 0.0, INF, 0.0
+    for temperature in (1.0, 0.3, -2.0, INF):
+        options = {"weights": w, "temperature": temperature, "return_sign": True}
+        expected = hm.logsumexp(x, **options)
+        got = kind.call(hm.logsumexp, x, **options)
+        np.testing.assert_allclose(got[0], expected[0], rtol=1e-12)
+        np.testing.assert_array_equal(got[1], expected[1])
+    positive = kind.call(hm.logsumexp, x, weights=np.abs(w), axis=0)
+    np.testing.assert_allclose(positive, hm.logsumexp(x, weights=np.abs(w), axis=0), rtol=1e-12)
+
+
+@foreign
+def test_bad_arguments(kind):
+    x = kind.make(np.ones((2, 3)))
+    with pytest.raises(TypeError, match="out is for NumPy arrays"):
+        hm.softmax(x, out=np.ones((2, 3)))
+    with pytest.raises(ValueError, match="temperature must not be nan"):
+        hm.softmax(x, temperature=NAN)
+    with pytest.raises(ValueError, match=r"temperature.*broadcast to \(2, 1\).*\(3,\)"):
+        hm.softmax(x, temperature=np.ones(3))
+    with pytest.raises(TypeError, match="where must hold bools"):
+        hm.softmax(x, where=np.ones((2, 3)))
+    with pytest.raises(ValueError, match="where must"):
+        hm.softmax(x, where=np.ones(2, bool))
+    with pytest.raises(ValueError, match="axis must lie in"):
+        hm.softmax(x, axis=2)
+    if kind.name != "jitted":
+        with pytest.raises(TypeError, match="complex64"):
+            hm.softmax(kind.make(np.ones(3, np.complex64)))
+    with pytest.raises(TypeError, match="temperature is a"):
+        hm.softmax(np.ones((2, 3)), temperature=kind.make(np.ones((2, 1))))
+    with pytest.raises(TypeError, match="where is a"):
+        hm.softmax(np.ones((2, 3)), where=kind.make(np.ones((2, 1), bool)))
+
+
+# --- NumPy's relatives ------------------------------------------------------------------------
+
+
+def test_columns_come_back_as_numpy():
+    for column in (pandas.Series([1.0, 2.0]), polars.Series([1.0, 2.0]), [1.0, 2.0], (1.0, 2.0)):
+        result = hm.softmax(column)
+        assert type(result) is np.ndarray
+        np.testing.assert_array_equal(result, hm.softmax(np.array([1.0, 2.0])))
+    assert float(hm.softmax(3.0)) == 1.0
+
+
+def test_masked_arrays_honour_their_mask():
+    x = np.ma.masked_array([1.0, NAN, 2.0], [False, True, False])
+    np.testing.assert_array_equal(
+        hm.softmax(x), hm.softmax([1.0, 0.0, 2.0], where=np.ones(3) == [1, 0, 1])
+    )
+
+
+# --- dask -------------------------------------------------------------------------------------
+
+
+def test_dask_merges_its_blocks_within_two_ulp_of_numpy():
+    rng = np.random.default_rng(1)
+    hard = np.where(np.arange(40) == 7, 0.0, -40.0) + rng.normal(size=(5, 40)) * 0.1
+    for dtype in (np.float32, np.float64):
+        for x in (rng.normal(size=(5, 40)) * 10, hard):
+            x = x.astype(dtype)
+            lazy = dask.array.from_array(x, chunks=(5, 14))
+            for name in CORE:
+                for temperature in (0.3,):
+                    one = getattr(hm, name)(x, temperature=temperature)
+                    two = getattr(hm, name)(lazy, temperature=temperature)
+                    assert two.dtype == dtype
+                    scale = np.maximum(np.abs(one), np.abs(x).max() / temperature)
+                    if name not in ("logsumexp", "smoothmax"):
+                        scale = np.abs(one)
+                    gap = np.abs(one.astype(float) - two.compute(scheduler="sync").astype(float))
+                    assert (gap <= 2 * np.spacing(scale)).all(), (name, temperature)
+
+
+def test_dask_never_gathers_a_row():
+    """A task sees a block, or a few numbers for each block, and never as many as a row has."""
+    SEEN.clear()
+    lazy = hm.softmax(dask.array.from_array(Source(), chunks=(2, 100)))
+    assert lazy.chunks == ((2, 2), (100,) * 10)
+    assert not SEEN
+    np.testing.assert_allclose(lazy.compute(scheduler="sync"), 1e-3)
+    assert max(width for _, width in SEEN) == 100
+    biggest = max(np.prod(shape) for shape in blocks_of(lazy))
+    assert biggest == 200  # a block of x itself: what is merged is smaller
+
+
+def blocks_of(lazy):
+    """The shapes of all that the tasks of a lazy array make."""
+    made = []
+
+    class Watch(dask.callbacks.Callback):
+        def _posttask(self, key, result, dsk, state, worker_id):
+            made.append(np.shape(result))
+
+    with Watch():
+        lazy.compute(scheduler="sync", optimize_graph=False)
+    return made[:-1] if made[-1] == lazy.shape else made
+
+
+# --- the table --------------------------------------------------------------------------------
+
+
+def test_every_function_over_arrays_is_in_the_table():
+    names = {n for n in hm.__all__ if inspect.isfunction(getattr(hm, n))}
+    numbers = {"temperature_of_base", "get_threads", "set_threads"}
+    assert names - numbers == set(CAPABILITIES)
+    for works in CAPABILITIES.values():
+        assert set(works) == set(LIBRARIES)
+        assert set(works.values()) <= {"values", "gradients", "lazy", "no"}
+
+
+def test_readme_has_the_table():
+    path = ROOT / "bench" / "capabilities.py"
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec = importlib.util.spec_from_file_location("capabilities_table", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(path.parent))
+    assert module.table() in (ROOT / "README.md").read_text()
+
+
+# --- the same bits in jax ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["softmax", "logsumexp", "smoothmax", "entropy"])
+def test_a_jitted_row_keeps_its_bits(name):
+    """log_softmax and softargmax do not: the compiler fuses their last step by the shape."""
+    x = np.random.default_rng(0).normal(size=(50, 37)).astype(np.float32)
+    function = jax.jit(lambda a: getattr(hm, name)(a, temperature=0.7))
+    whole = np.asarray(function(x))
+    for start, count in ((0, 1), (3, 1), (7, 5), (20, 17)):
+        part = np.asarray(function(x[start : start + count]))
+        np.testing.assert_array_equal(part, whole[start : start + count])
+
+
+def test_bfloat16():
+    x = np.array([[1.0, 2.0, 3.0], [0.0, 0.0, -80.0]], np.float32)
+    for name in ("softmax", "log_softmax", "entropy"):
+        truth = torch.from_numpy(np.asarray(getattr(hm, name)(x))).to(torch.bfloat16)
+        ours = getattr(hm, name)(torch.from_numpy(x).to(torch.bfloat16))
+        assert ours.dtype is torch.bfloat16
+        assert torch.equal(ours, truth)
+        jaxs = getattr(hm, name)(jnp.asarray(x, jnp.bfloat16))
+        assert jaxs.dtype == jnp.bfloat16
+        np.testing.assert_allclose(np.asarray(jaxs, float), truth.double().numpy(), rtol=0.01)

@@ -1,0 +1,235 @@
+"""torch tensors: derivatives, torch.func, torch.compile, modules."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.func import grad, hessian, jacfwd, jacrev, vmap
+
+import hotmax as hm
+import hotmax.torch
+
+CORE = ("softmax", "log_softmax", "logsumexp", "smoothmax", "softmin", "softargmax", "entropy")
+INF = math.inf
+# torch's own forward-mode derivatives and compiler use what torch has deprecated.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated"),
+    pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning"),
+]
+every = pytest.mark.parametrize("function", [getattr(hm, name) for name in CORE], ids=CORE)
+
+
+def logits(*shape, seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=dtype)
+
+
+@every
+@pytest.mark.parametrize("axis", [-1, 0, None])
+@pytest.mark.parametrize("heat", [0.7, -1.3])
+def test_gradcheck(function, axis, heat):
+    x = logits(2, 3).requires_grad_()
+    t = torch.tensor(heat, dtype=torch.float64, requires_grad=True)
+
+    def call(x, t):
+        return function(x, temperature=t, axis=axis)
+
+    assert torch.autograd.gradcheck(call, (x, t), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(call, (x, t))
+
+
+@every
+def test_gradcheck_with_a_mask_and_a_temperature_for_each_row(function):
+    x = logits(3, 4).requires_grad_()
+    t = torch.tensor([[0.5], [1.0], [2.0]], dtype=torch.float64, requires_grad=True)
+    where = torch.tensor([[True, False, True, True]] * 2 + [[True] * 4])
+
+    def call(x, t):
+        y = function(x, temperature=t, where=where)
+        return torch.where(torch.isfinite(y), y, 0.0)
+
+    assert torch.autograd.gradcheck(call, (x, t), check_batched_grad=True)
+    assert torch.autograd.gradgradcheck(call, (x, t))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_quick_derivative_of_softmax_is_torchs(dtype):
+    for shape in ((3, 5), (2, 3, 700), (4, 1)):
+        x = (logits(*shape) * 5).to(dtype).requires_grad_()
+        g = logits(*shape, seed=1).to(dtype)
+        (ours,) = torch.autograd.grad(hm.softmax(x, temperature=0.5), x, g)
+        exact = x.detach().double().requires_grad_()
+        (truth,) = torch.autograd.grad(torch.softmax(exact / 0.5, -1), exact, g.double())
+        size = (torch.softmax(exact / 0.5, -1) * g.double()).abs().max() / 0.5
+        assert (ours.double() - truth).abs().max() <= 2 * torch.finfo(dtype).eps * size
+
+
+ROWS = torch.tensor(
+    [
+        [1.0, -INF, 2.0, 3.0],
+        [-INF, -INF, -INF, -INF],
+        [INF, 1.0, 2.0, INF],
+        [1.0, 1.0, 1.0, 1.0],
+        [5.0, -INF, -INF, -INF],
+    ],
+    dtype=torch.float64,
+)
+
+
+@every
+@pytest.mark.parametrize("heat", [1.0, 0.0, INF, -1.5])
+@pytest.mark.parametrize("where", [None, [True, False, True, True], [False] * 4])
+def test_derivatives_are_never_nan(function, heat, where):
+    mask = None if where is None else torch.tensor(where)
+    x = ROWS.clone()
+    if where is not None:
+        x[:, 1] = math.nan  # what hides under the mask does not leak
+    x.requires_grad_()
+    t = torch.tensor(heat, dtype=torch.float64, requires_grad=True)
+    y = function(x, temperature=t, where=mask)
+    y = torch.where(torch.isfinite(y), y, 0.0)
+    by_x, by_t = torch.autograd.grad((y * logits(*y.shape)).sum(), (x, t), create_graph=True)
+    assert torch.isfinite(by_x).all()
+    assert torch.isfinite(by_t)
+    down = heat < 0 or (function is hm.softmin and not heat < 0)
+    absent = x == (INF if down else -INF)
+    assert (by_x[absent] == 0).all()
+    if mask is not None:
+        assert (by_x[:, ~mask] == 0).all()
+    if heat in (0.0, INF) and function is not hm.smoothmax:
+        assert (by_x == 0).all()
+        assert by_t == 0
+
+
+def test_a_large_derivative_at_an_absent_class_does_not_count():
+    x = torch.tensor([[0.0, 1.0, -INF]], dtype=torch.float64, requires_grad=True)
+    for g in (INF, math.nan):
+        (by_x,) = torch.autograd.grad(hm.softmax(x), x, torch.tensor([[1.0, 2.0, g]]).double())
+        p = hm.softmax(x.detach())[0]
+        assert torch.allclose(by_x[0, 1], p[0] * p[1])
+        assert by_x[0, 2] == 0
+
+
+def test_nan_stays_visible_in_derivatives():
+    x = torch.tensor([[0.0, math.nan], [0.0, 1.0]], requires_grad=True)
+    (by_x,) = torch.autograd.grad(hm.softmax(x)[:, 0].sum(), x)
+    assert torch.isnan(by_x[0]).all()
+    assert torch.isfinite(by_x[1]).all()
+
+
+@every
+def test_a_learnable_temperature_trains(function):
+    x = logits(16, 5)
+    target = function(x, temperature=0.6)
+    heat = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([heat], max_iter=60, line_search_fn="strong_wolfe")
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (function(x, temperature=heat) - target).square().sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    assert abs(heat.item() - 0.6) < 1e-3
+
+
+def test_kernels_run_on_the_tensors_memory():
+    """The same bits as NumPy's, whatever the strides."""
+    x = logits(40, 300, dtype=torch.float32)
+    for tensor in (x, x.T, x[:, ::3], x[::2].contiguous(), x.clone().requires_grad_()):
+        ours = hm.softmax(tensor, temperature=0.7)
+        assert np.array_equal(
+            ours.detach().numpy(), hm.softmax(tensor.detach().numpy(), temperature=0.7)
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves(dtype):
+    x = logits(3, 6).to(dtype).requires_grad_()
+    for name in CORE:
+        y = getattr(hm, name)(x, temperature=0.5)
+        assert y.dtype is dtype
+        wide = getattr(hm, name)(x.detach().double(), temperature=0.5)
+        assert torch.allclose(y.detach().double(), wide, rtol=2 * torch.finfo(dtype).eps, atol=0)
+        (by_x,) = torch.autograd.grad(y.sum(), x)
+        assert by_x.dtype is dtype
+
+
+def test_no_grad_and_inference_mode():
+    x = logits(3, 4).requires_grad_()
+    with torch.no_grad():
+        assert not hm.softmax(x).requires_grad
+    with torch.inference_mode():
+        assert not hm.softmax(x).requires_grad
+    assert not hm.softmax(x.detach()).requires_grad
+    assert hm.softmax(x).requires_grad
+
+
+@every
+def test_torch_func(function):
+    x = logits(3, 4)
+
+    def call(row, t=0.7):
+        return function(row, temperature=t)
+
+    truth = torch.autograd.functional.jacobian(call, x[0])
+    assert torch.allclose(jacrev(call)(x[0]), truth)
+    assert torch.allclose(jacfwd(call)(x[0]), truth)
+    assert torch.allclose(vmap(call)(x), call(x))
+    heats = torch.tensor([0.5, 0.7, 1.0], dtype=torch.float64)
+    each = vmap(grad(lambda r, t: call(r, t).square().sum()), (0, 0))(x, heats)
+    for row, t, got in zip(x, heats, each, strict=True):
+        row = row.clone().requires_grad_()
+        assert torch.allclose(got, torch.autograd.grad(call(row, t).square().sum(), row)[0])
+    second = torch.autograd.functional.hessian(lambda r: call(r).square().sum(), x[0])
+    assert torch.allclose(hessian(lambda r: call(r).square().sum())(x[0]), second)
+
+
+def test_compile():
+    def layer(x, t):
+        return hm.softmax(x, temperature=t) + hm.logsumexp(x, temperature=t, keepdims=True)
+
+    x, t = logits(3, 4), torch.tensor(0.7, dtype=torch.float64)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    found = []
+    for function in (layer, compiled):
+        a, b = x.clone().requires_grad_(), t.clone().requires_grad_()
+        y = function(a, b)
+        found.append((y.detach(), *torch.autograd.grad(y.sin().sum(), (a, b))))
+    for one, other in zip(*found, strict=True):
+        assert torch.allclose(one, other, rtol=1e-12)
+
+
+def test_modules():
+    x = logits(3, 4, dtype=torch.float32)
+    assert torch.allclose(hotmax.torch.Softmax(0)(x), torch.softmax(x, 0))
+    assert torch.allclose(hotmax.torch.LogSoftmax(temperature=2.0)(x), torch.log_softmax(x / 2, -1))
+    layer = hotmax.torch.Softmax(temperature=2.0, learnable=True)
+    assert repr(layer) == "Softmax(dim=-1, temperature=2, learnable=True)"
+    assert list(layer.state_dict()) == ["temperature"]
+    assert not list(hotmax.torch.Softmax().parameters())
+    layer(x)[:, 0].sum().backward()
+    assert layer.temperature.grad != 0
+
+    other = hotmax.torch.Softmax(learnable=True)
+    other.load_state_dict(layer.state_dict())
+    file = io.BytesIO()
+    torch.save(layer, file)
+    file.seek(0)
+    for twin in (other, copy.deepcopy(layer), torch.load(file, weights_only=False)):
+        assert torch.equal(twin(x), layer(x))
+    assert torch.equal(torch.nn.Sequential(layer)(x), layer(x))
+    with pytest.raises(ValueError, match="temperature must not be nan"):
+        hotmax.torch.Softmax(temperature=math.nan)
+
+
+def test_other_tensors_work_or_say_why():
+    assert hm.softmax(torch.zeros(2, 3, device="meta")).shape == (2, 3)
+    with pytest.raises(TypeError, match="strided"):
+        hm.softmax(torch.eye(3).to_sparse())
