@@ -52,7 +52,8 @@ def test_tensors_against_mpmath(row, heat):
     third = hm.hessian(x, temperature=heat)
     true = truth.hessian(x, heat)
     error = np.abs(third - true.astype(float))
-    assert (error <= 1e-15 * np.abs(true.astype(float)).max() + 4e-16 * np.abs(third)).all()
+    size = np.abs(got).max(initial=0) / abs(heat)  # 1 - 2 p cancels where p is near 1/2
+    assert (error <= 1e-15 * size).all()
     # symmetric, positive semidefinite, rows that add up to 0
     same(got, got.T)
     for other in (third.transpose(0, 2, 1), third.transpose(1, 0, 2), third.transpose(2, 1, 0)):

@@ -79,7 +79,9 @@ def turned(arguments, options):
     """Below temperature 0 it is +inf that is not there."""
     if options.get("temperature", 1.0) > 0:
         return arguments
-    return tuple(np.where(a == -math.inf, math.inf, a) for a in arguments)
+    return tuple(
+        np.where(a == -math.inf, math.inf, a) if a.dtype == float else a for a in arguments
+    )
 
 
 def to_torch(a, grad=False):
