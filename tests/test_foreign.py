@@ -22,7 +22,7 @@ X, Z, V = RNG.standard_normal((3, 4, 6))
 X[1, 2] = -math.inf
 Z[1, 2] = -math.inf
 Y = np.array([0, 5, 1, 3])
-SOFT = hm.softmax(RNG.standard_normal((4, 6)))
+SOFT = hm.softmax(RNG.standard_normal((4, 6)), where=np.arange(6) != 4)  # 0 where MASK is False
 SOFT[1] = [0.5, 0.5, 0, 0, 0, 0]
 W = RNG.random(6)
 IDS = np.array([1, 0, 1, 3, 0, 3])
