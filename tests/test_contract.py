@@ -43,11 +43,12 @@ def run(code: str, **environment: str) -> str:
 FLOW = (
     {"_boundary", "_threads"},
     {"_kernels"},
-    {"_generic", "_dispatch"},
+    {"_generic", "_dispatch", "_heads"},
     {"_derivatives", "_operations"},
     {"_libraries"},
     {"_softmax"},
-    {"_calculus", "_losses", "_sampling", "_attention"},
+    {"_calculus", "_losses", "_sampling", "_attention", "_target_entropy"},
+    {"_attention_vjp", "_saturation"},
     {"calibration", "laws", "_regression"},
     {"torch", "io"},
     {"view"},
@@ -146,10 +147,20 @@ def test_public_names():
     assert set(hm.__all__) == there | {"__version__"}
 
 
+# How many arguments come by place, where it is not one.
+PLACES = {
+    "attention": 3,
+    "attention_saturation": 2,
+    "attention_vjp": 4,
+    "attention_weights": 2,
+    "temperature_for_entropy": 2,
+}
+
+
 @pytest.mark.parametrize("name", PUBLIC)
 def test_options_are_keyword_only_and_typed(name):
     parameters = list(inspect.signature(getattr(hm, name)).parameters.values())
-    assert all(p.kind is p.KEYWORD_ONLY for p in parameters[1:])
+    assert all(p.kind is p.KEYWORD_ONLY for p in parameters[PLACES.get(name, 1) :])
     assert all(p.annotation is not p.empty for p in parameters)
 
 
@@ -180,7 +191,29 @@ def formula_of(name: str) -> str:
     return " ".join(formula)
 
 
-@pytest.mark.parametrize("name", [n for n in PUBLIC if not n.endswith("_threads")])
+# No formula: they have figures, or a search, or a gradient.
+WITHOUT = ("attention_saturation", "attention_vjp", "saturation", "temperature_for_entropy")
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_weights"])
+def test_attention_is_the_same_in_numpy(name):
+    q, k, v = np.random.default_rng(0).standard_normal((3, 4, 5))
+    for number in (0.5, 2.0):
+        scope = {"np": np, "q": q, "k": k, "v": v, "T": number}
+        want = eval(formula_of(name), scope)
+        arrays = (q, k, v)[: PLACES[name]]
+        got = getattr(hm, name)(*arrays, temperature=number)
+        np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        n
+        for n in PUBLIC
+        if not n.endswith("_threads") and n not in WITHOUT and not n.startswith("attention")
+    ],
+)
 def test_the_same_in_numpy(name):
     """The formula in the docstring, evaluated on a mild input, is what the function gives."""
     x = np.random.default_rng(0).standard_normal((3, 5))
@@ -203,6 +236,7 @@ HOT = {
     "wide": ["add_strip", "softmax_wide", "log_softmax_wide"],
     "narrow": ["exp_narrow", "total_of", "scale_narrow", "log_softmax_narrow"],
     "lanes": ["add_exponentials"],
+    "attention": ["score", "soften", "add_values"],
 }
 
 INSPECT = """
@@ -215,6 +249,9 @@ INSPECT = """
             for f in (hm.softmax, hm.log_softmax, hm.logsumexp, hm.smoothmax, hm.entropy,
                       hm.softargmax):
                 f(x)
+        x = np.ones((40, 20), kind)
+        hm.attention(x, x, x)
+    x = np.ones((40, 1000))
     hm.logsumexp(x, weights=1.0)
 
     def own_code(asm, name):
@@ -224,7 +261,8 @@ INSPECT = """
                 if re.match(rf"_ZN6hotmax8_kernels\\w*\\d{name}B", label)]
 
     report = {"asm": {}, "llvm": {}}
-    for module in ("arithmetic", "softmax", "wide", "narrow", "lanes", "moments", "weighted"):
+    for module in ("arithmetic", "softmax", "wide", "narrow", "lanes", "moments", "weighted",
+                   "products", "attention"):
         for name, value in vars(importlib.import_module(f"hotmax._kernels.{module}")).items():
             if hasattr(value, "inspect_llvm") and value.signatures:
                 key = value.py_func.__module__.split(".")[-1] + "." + value.py_func.__name__
@@ -326,6 +364,13 @@ PLAIN = """
     print("weights float64 7 1.0", *hm.logsumexp(x, weights=np.arange(7.0)).tolist())
     print("axis float64 7 1.0", *hm.softmax(x, axis=0).ravel().tolist())
     print("mask float64 7 1.0", *hm.softmax(x, where=x > 0).ravel().tolist())
+    for kind in ("float32", "float64"):
+        q, k, v = rng.standard_normal((3, 2, 5)).astype(kind)
+        for t in (1.0, 0.0):
+            r = hm.attention(q, k, v, temperature=t, sink=1.0, bias=[0.0, 1.0])
+            print("attention", kind, 2, t, *r.astype(float).ravel().tolist())
+        r = hm.attention_vjp(q, k, v, v, causal=True)
+        print("gradient", kind, 2, 1.0, *r.v.astype(float).ravel().tolist())
 """
 
 

@@ -7,6 +7,9 @@ The flow: logits -> (temperature) -> probabilities
     array([0.0443, 0.1848, 0.771 ])
 """
 
+from hotmax._attention import attention, attention_weights
+from hotmax._attention_vjp import attention_vjp
+from hotmax._saturation import attention_saturation, saturation
 from hotmax._softmax import (
     entropy,
     hardmax,
@@ -18,21 +21,28 @@ from hotmax._softmax import (
     softmin,
     temperature_of_base,
 )
+from hotmax._target_entropy import temperature_for_entropy
 from hotmax._threads import get_threads, set_threads
 
 __version__ = "0.1.0"
 
 __all__ = [
     "__version__",
+    "attention",
+    "attention_saturation",
+    "attention_vjp",
+    "attention_weights",
     "entropy",
     "get_threads",
     "hardmax",
     "log_softmax",
     "logsumexp",
+    "saturation",
     "set_threads",
     "smoothmax",
     "softargmax",
     "softmax",
     "softmin",
+    "temperature_for_entropy",
     "temperature_of_base",
 ]
