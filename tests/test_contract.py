@@ -43,7 +43,7 @@ def run(code: str, **environment: str) -> str:
 FLOW = (
     {"_boundary", "_threads"},
     {"_kernels"},
-    {"_generic", "_dispatch"},
+    {"_generic", "_dispatch", "_heads"},
     {"_derivatives", "_operations", "_rowwise"},
     {"_libraries"},
     {"_softmax", "_targets"},
@@ -51,7 +51,8 @@ FLOW = (
     {"_foreign_calculus", "_torch_losses"},
     {"_adapt"},
     {"_calculus", "_losses", "_confidence", "_divergences", "_segments", "_sampling", "_attention"},
-    {"_linear_losses"},
+    {"_target_entropy"},
+    {"_linear_losses", "_attention_vjp", "_saturation"},
     {"calibration", "laws", "_regression"},
     {"torch", "io"},
     {"view"},
@@ -150,6 +151,15 @@ def test_public_names():
     assert set(hm.__all__) == there | {"__version__"}
 
 
+# How many arrays come by place, where it is not one.
+PLACES = {
+    "attention": 3,
+    "attention_saturation": 2,
+    "attention_vjp": 4,
+    "attention_weights": 2,
+    "temperature_for_entropy": 2,
+}
+
 # What is given by position: the first argument, and these.
 DATA = {"targets", "tangent", "cotangent", "logits_q", "teacher", "weight", "segment_ids"}
 BY_POSITION = {
@@ -163,7 +173,7 @@ BY_POSITION = {
 @pytest.mark.parametrize("name", PUBLIC)
 def test_options_are_keyword_only_and_typed(name):
     parameters = list(inspect.signature(getattr(hm, name)).parameters.values())
-    free = {p.name for p in parameters[1:] if p.kind is not p.KEYWORD_ONLY}
+    free = {p.name for p in parameters[PLACES.get(name, 1) :] if p.kind is not p.KEYWORD_ONLY}
     assert free <= DATA | BY_POSITION.get(name, set())
     assert all(p.annotation is not p.empty for p in parameters)
 
@@ -228,7 +238,29 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", [n for n in PUBLIC if not n.endswith("_threads")])
+# No formula: they have figures, or a search, or a gradient.
+WITHOUT = ("attention_saturation", "attention_vjp", "saturation", "temperature_for_entropy")
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_weights"])
+def test_attention_is_the_same_in_numpy(name):
+    q, k, v = np.random.default_rng(0).standard_normal((3, 4, 5))
+    for number in (0.5, 2.0):
+        scope = {"np": np, "q": q, "k": k, "v": v, "T": number}
+        want = eval(formula_of(name), scope)
+        arrays = (q, k, v)[: PLACES[name]]
+        got = getattr(hm, name)(*arrays, temperature=number)
+        np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        n
+        for n in PUBLIC
+        if not n.endswith("_threads") and n not in WITHOUT and not n.startswith("attention")
+    ],
+)
 def test_the_same_in_numpy(name):
     """The formula in the docstring, evaluated on a mild input, is what the function gives."""
     x = np.random.default_rng(0).standard_normal((3, 5))
@@ -258,6 +290,7 @@ HOT = {
     "losses": ["spread_narrow", "add_spread", "take_shares"],
     "targets": ["add_targets", "take_targets"],
     "loss_lanes": ["losses_of_lanes", "scale_lanes"],
+    "attention": ["score", "soften", "add_values"],
 }
 
 INSPECT = """
@@ -270,6 +303,9 @@ INSPECT = """
             for f in (hm.softmax, hm.log_softmax, hm.logsumexp, hm.smoothmax, hm.entropy,
                       hm.softargmax):
                 f(x)
+        x = np.ones((40, 20), kind)
+        hm.attention(x, x, x)
+    x = np.ones((40, 1000))
     hm.logsumexp(x, weights=1.0)
     for kind in (np.float32, np.float64):
         for n in (10, 1000):
@@ -286,7 +322,7 @@ INSPECT = """
 
     report = {"asm": {}, "llvm": {}}
     for module in ("arithmetic", "softmax", "wide", "narrow", "lanes", "moments", "weighted",
-                   "losses", "targets", "loss_lanes"):
+                   "losses", "targets", "loss_lanes", "products", "attention"):
         for name, value in vars(importlib.import_module(f"hotmax._kernels.{module}")).items():
             if hasattr(value, "inspect_llvm") and value.signatures:
                 key = value.py_func.__module__.split(".")[-1] + "." + value.py_func.__name__
@@ -402,6 +438,13 @@ PLAIN = """
     print("distil", kind, n, 1.0, float(hm.distillation_loss(x, x[::-1], 2.0)))
     print("jacobian", kind, n, 1.0, *hm.jacobian(x[:, :3]).ravel().tolist())
     print("segments", kind, n, 1.0, *hm.segment_softmax(x, np.arange(70) % 3).ravel().tolist())
+    for kind in ("float32", "float64"):
+        q, k, v = rng.standard_normal((3, 2, 5)).astype(kind)
+        for t in (1.0, 0.0):
+            r = hm.attention(q, k, v, temperature=t, sink=1.0, bias=[0.0, 1.0])
+            print("attention", kind, 2, t, *r.astype(float).ravel().tolist())
+        r = hm.attention_vjp(q, k, v, v, causal=True)
+        print("gradient", kind, 2, 1.0, *r.v.astype(float).ravel().tolist())
 """
 
 

@@ -7,6 +7,8 @@ The flow: logits -> (temperature) -> probabilities -> losses, and every derivati
     array([0.0443, 0.1848, 0.771 ])
 """
 
+from hotmax._attention import attention, attention_weights
+from hotmax._attention_vjp import attention_vjp
 from hotmax._calculus import (
     entropy_gradient,
     entropy_temperature_derivative,
@@ -21,6 +23,7 @@ from hotmax._confidence import brier_loss, focal_loss, mae_loss
 from hotmax._divergences import distillation_loss, kl_divergence
 from hotmax._linear_losses import linear_cross_entropy
 from hotmax._losses import cross_entropy, nll_loss, perplexity
+from hotmax._saturation import attention_saturation, saturation
 from hotmax._segments import segment_logsumexp, segment_softmax
 from hotmax._softmax import (
     entropy,
@@ -33,6 +36,7 @@ from hotmax._softmax import (
     softmin,
     temperature_of_base,
 )
+from hotmax._target_entropy import temperature_for_entropy
 from hotmax._targets import one_hot, smooth_labels
 from hotmax._threads import get_threads, set_threads
 
@@ -40,6 +44,10 @@ __version__ = "0.1.0"
 
 __all__ = [
     "__version__",
+    "attention",
+    "attention_saturation",
+    "attention_vjp",
+    "attention_weights",
     "brier_loss",
     "cross_entropy",
     "distillation_loss",
@@ -61,6 +69,7 @@ __all__ = [
     "nll_loss",
     "one_hot",
     "perplexity",
+    "saturation",
     "segment_logsumexp",
     "segment_softmax",
     "set_threads",
@@ -70,6 +79,7 @@ __all__ = [
     "softmax",
     "softmin",
     "temperature_derivative",
+    "temperature_for_entropy",
     "temperature_of_base",
     "vjp",
 ]

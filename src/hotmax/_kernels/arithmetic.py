@@ -82,6 +82,14 @@ def inline(function: Any) -> Any:
     return njit(forceinline=True, error_model="numpy")(function)
 
 
+def declare(builder: Any, name: str, result: Any, arguments: Any) -> Any:
+    """A function of LLVM's by name, declared once in a module."""
+    try:
+        return builder.module.get_global(name)
+    except KeyError:
+        return ir.Function(builder.module, ir.FunctionType(result, arguments), name)
+
+
 if config.DISABLE_JIT:  # the same words in plain Python, so that kernels can be stepped through
 
     def bits64(x: Any) -> Any:
@@ -172,16 +180,10 @@ else:
         def generate(context, builder, signature, arguments):
             kind = arguments[0].type
             suffix = "f32" if kind == ir.FloatType() else "f64"
-            function = _declare(builder, f"llvm.maximum.{suffix}", kind, [kind, kind])
+            function = declare(builder, f"llvm.maximum.{suffix}", kind, [kind, kind])
             return builder.call(function, arguments, fastmath=("nsz",))
 
         return a(a, a), generate
-
-    def _declare(builder: Any, name: str, result: Any, arguments: Any) -> Any:
-        try:
-            return builder.module.get_global(name)
-        except KeyError:
-            return ir.Function(builder.module, ir.FunctionType(result, arguments), name)
 
     def _pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
         data = context.make_array(kind)(context, builder, array).data
@@ -195,7 +197,7 @@ else:
             place = _pointer(context, builder, signature.args[0], arguments[0], arguments[1])
             place = builder.bitcast(place, ir.IntType(8).as_pointer())
             i32 = ir.IntType(32)
-            function = _declare(
+            function = declare(
                 builder, "llvm.prefetch.p0", ir.VoidType(), [place.type, i32, i32, i32]
             )
             builder.call(function, [place, i32(0), i32(3), i32(1)])
@@ -304,18 +306,20 @@ def exp2_plain(y):
     return float64_of(bits64(q) + (bits64(shifted) << 52))
 
 
-# The same fit to degree 5 (2**-28 off), each coefficient times 2**BIAS32.
-_Q0, _Q1, _Q2, _Q3, _Q4, _Q5 = (
-    np.float32(coefficient) * np.float32(2.0**BIAS32)
-    for coefficient in (
-        0.6931471880289413,
-        0.24022651084212637,
-        0.0555035710549399,
-        0.00961803077074393,
-        0.0013390866859796194,
-        0.00015469735156466413,
-    )
+# The same fit to degree 5 (2**-28 off).
+_FIT32 = (
+    0.6931471880289413,
+    0.24022651084212637,
+    0.0555035710549399,
+    0.00961803077074393,
+    0.0013390866859796194,
+    0.00015469735156466413,
 )
+_P0, _P1, _P2, _P3, _P4, _P5 = (np.float32(c) for c in _FIT32)
+_Q0, _Q1, _Q2, _Q3, _Q4, _Q5 = (np.float32(c) * np.float32(2.0**BIAS32) for c in _FIT32)
+_UNIT32 = np.float32(1.0)
+_ZERO32 = np.float32(0.0)
+_NORMAL32 = np.float32(-126.0)
 _ONE32 = np.float32(2.0**BIAS32)
 _SHIFT32 = np.int32(23)
 
@@ -337,6 +341,21 @@ def exp2_line32(x, low, slope, slope_low, origin):
     q = fma(q, f, _Q0)
     q = fma(q, f, _ONE32)
     return float32_of(np.int32(bits32(q) + np.int32(bits32(shifted) << _SHIFT32)))
+
+
+@inline
+def exp2_narrow(y):
+    """2**y in float32, for y <= 1; 0 where that is below the normal numbers, and for a nan."""
+    shifted = y + ROUND32
+    f = y - (shifted - ROUND32)
+    q = fma(_P5, f, _P4)
+    q = fma(q, f, _P3)
+    q = fma(q, f, _P2)
+    q = fma(q, f, _P1)
+    q = fma(q, f, _P0)
+    q = fma(q, f, _UNIT32)
+    power = float32_of(np.int32(bits32(q) + np.int32(bits32(shifted) << _SHIFT32)))
+    return power if y >= _NORMAL32 else _ZERO32
 
 
 @kernel

@@ -1,0 +1,255 @@
+"""What comes into attention: q, k, v, mask, bias -> heads, and tiles of queries and keys.
+
+Queries are (..., heads, length, features); keys and values may have fewer heads, each of which then
+serves a group of query heads. Nothing is copied but the tile at work and the packed keys and
+values, so any strides, byte order and float type will do.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hotmax._boundary import FLOAT32, Array, as_array, as_temperature, compute_type, result_type
+from hotmax._kernels.attention import KEYS, slopes_of
+from hotmax._kernels.products import ROWS32, ROWS64, is_finite, lanes_of, pack_columns, pack_rows
+
+QUERIES = 192  # in a tile
+CAUSAL = (False, True, "upper_left", "lower_right")
+Index = tuple[int, ...]
+
+
+class Heads:
+    """q, k and v (v may be left out) with all that goes into their scores."""
+
+    def __init__(
+        self,
+        q: object,
+        k: object,
+        v: object,
+        *,
+        where: object = None,
+        causal: object = False,
+        scale: object = None,
+        temperature: object = 1.0,
+        bias: object = None,
+        sink: object = None,
+    ) -> None:
+        self.q, self.k = as_array(q, "q"), as_array(k, "k")
+        self.v = None if v is None else as_array(v, "v")
+        self._match()
+        arrays = [a for a in (self.q, self.k, self.v) if a is not None]
+        self.dtype = np.result_type(*(result_type(a.dtype) for a in arrays))
+        self.kind = compute_type(self.dtype)
+        self.narrow = self.kind == FLOAT32
+        self.lanes = lanes_of(self.kind)
+        self.shift = self._shift(causal)
+        self.scale = self._scale(scale)
+        self.temperature = self._spread(as_temperature(temperature), "temperature", True)
+        self.sink = self._sink(sink)
+        self.where = None if where is None else self._mask(where)
+        self.bias = None if bias is None else self._spread(as_array(bias, "bias"), "bias", False)
+
+    # --- shapes
+
+    def _match(self) -> None:
+        q, k, v = self.q, self.k, self.v
+        if q.ndim < 2 or k.ndim < 2 or (v is not None and v.ndim < 2):
+            raise self._mismatch("each needs at least (length, features)")
+        if q.shape[-1] != k.shape[-1]:
+            raise self._mismatch("q and k must have the same number of features")
+        if v is not None and v.shape[-2] != k.shape[-2]:
+            raise self._mismatch("k and v must have the same length")
+        if v is not None and v.shape[-3:-2] != k.shape[-3:-2]:
+            raise self._mismatch("k and v must have the same number of heads")
+        self.queries, self.features = q.shape[-2:]
+        self.keys: int = k.shape[-2]
+        self.value_features = 0 if v is None else v.shape[-1]
+        q_heads, k_heads = q.shape[-3:-2] or (1,), k.shape[-3:-2] or (1,)
+        heads = max(q_heads[0], k_heads[0]) if q_heads[0] == 1 else q_heads[0]
+        if heads % max(k_heads[0], 1) or (heads and not k_heads[0]):
+            raise self._mismatch("the heads of k and v must divide those of q")
+        self.group = heads // max(k_heads[0], 1)
+        try:
+            others = () if v is None else (v.shape[:-3],)
+            batch = np.broadcast_shapes(q.shape[:-3], k.shape[:-3], *others)
+        except ValueError:
+            raise self._mismatch("the dimensions before the heads must broadcast") from None
+        flat = q.ndim == k.ndim == 2 and (v is None or v.ndim == 2)
+        self.lead = () if flat else (*batch, heads)
+        self.kv_lead = () if flat else (*batch, k_heads[0])
+        self.q = np.broadcast_to(q, self.lead + q.shape[-2:])
+        self.k = np.broadcast_to(k, self.kv_lead + k.shape[-2:])
+        self.v = None if v is None else np.broadcast_to(v, self.kv_lead + v.shape[-2:])
+
+    def _mismatch(self, reason: str) -> ValueError:
+        arrays = {"q": self.q, "k": self.k, "v": self.v}
+        shapes = ", ".join(f"{n} {a.shape}" for n, a in arrays.items() if a is not None)
+        return ValueError(
+            f"q, k and v must be (..., heads, length, features): {reason}, got {shapes}"
+        )
+
+    def _spread(self, array: Array, name: str, per_query: bool) -> Array:
+        shape = (*self.lead, self.queries, 1 if per_query else self.keys)
+        try:
+            return np.broadcast_to(array, shape)
+        except ValueError:
+            what = "1" if per_query else "keys"
+            raise ValueError(
+                f"{name} must broadcast to {shape} (heads, queries, {what}), got shape "
+                f"{array.shape}"
+            ) from None
+
+    def _mask(self, where: object) -> Array:
+        mask = np.asarray(where)
+        if mask.dtype != np.bool_:
+            raise TypeError(f"where must hold bools, got {mask.dtype}")
+        return self._spread(mask, "where", False)
+
+    # --- numbers
+
+    def _shift(self, causal: object) -> int:
+        """Query i sees the keys up to i + shift."""
+        if isinstance(causal, np.bool_):
+            causal = bool(causal)
+        if not isinstance(causal, bool | str):
+            raise TypeError(f"causal must be a bool or a str, got {causal!r}")
+        if causal not in CAUSAL:
+            raise ValueError(
+                f"causal must be one of {', '.join(map(repr, CAUSAL))}, got {causal!r}"
+            )
+        if causal is False:
+            return self.keys
+        return self.keys - self.queries if causal == "lower_right" else 0
+
+    def _scale(self, scale: object) -> float:
+        if scale is None:
+            return 1.0 / math.sqrt(self.features) if self.features else 1.0
+        if isinstance(scale, bool) or not isinstance(scale, numbers.Real | np.number):
+            raise TypeError(f"scale must be a real number or None, got {scale!r}")
+        number = float(scale)
+        if not math.isfinite(number):
+            raise ValueError(f"scale must be finite, got {scale!r}")
+        return number
+
+    def _sink(self, sink: object) -> Array:
+        if sink is None:
+            return self._spread(np.array(-np.inf), "sink", True)
+        array = as_array(sink, "sink").astype(np.float64)
+        if np.isnan(array).any():
+            raise ValueError("sink must not be nan; -inf is no sink")
+        return self._spread(array, "sink", True)
+
+    # --- heads and tiles
+
+    def index(self, head: int) -> Index:
+        return tuple(int(i) for i in np.unravel_index(head, self.lead)) if self.lead else ()
+
+    def kv_index(self, head: int) -> Index:
+        return tuple(int(i) for i in np.unravel_index(head, self.kv_lead)) if self.kv_lead else ()
+
+    @property
+    def kv_heads(self) -> int:
+        return math.prod(self.kv_lead)
+
+    def waves(self, copies: int) -> Iterator[range]:
+        """Key heads, as many at a time as `copies` packed arrays of each fill 16 MB."""
+        size = copies * self.keys * max(self.features, self.value_features) * self.kind.itemsize
+        step = max((1 << 24) // max(size, 1), 1)
+        for first in range(0, self.kv_heads, step):
+            yield range(first, min(first + step, self.kv_heads))
+
+    def tile(self, head: int, first: int, size: int) -> Tile:
+        return Tile(self, head, first, min(first + size, self.queries))
+
+    def low(self, *shape: int) -> Array | None:
+        """Room for second words, which only float64 has."""
+        return None if self.narrow else np.empty(shape, self.kind)
+
+
+class Tile:
+    """Some queries of one head, padded to whole rows of registers."""
+
+    def __init__(self, heads: Heads, head: int, first: int, last: int) -> None:
+        self.heads, self.index = heads, heads.index(head)
+        self.part = slice(first, last)
+        self.rows = last - first
+        step = ROWS32 if heads.narrow else ROWS64
+        self.count = -(-self.rows // step) * step
+        self.visible = np.empty(self.count, np.int64)
+        self.visible[:] = np.clip(np.arange(self.count) + first + 1 + heads.shift, 0, heads.keys)
+        self.visible[self.rows :] = self.visible[self.rows - 1]
+        self.slope, self.slope_low = np.empty(self.count), np.empty(self.count)
+        slopes_of(heads.scale, self.number(heads.temperature, 1.0), self.slope, self.slope_low)
+        self.sink = self.number(heads.sink, -np.inf)
+        self.biased = heads.bias is not None
+        self.extra = self._extra()
+
+    def number(self, array: Array, padding: float) -> Array:
+        """One number for each query."""
+        out = np.full(self.count, padding)
+        out[: self.rows] = array[self.index][self.part, 0]
+        return out
+
+    def rows_of(self, array: Array) -> Array:
+        """The rows of this tile in (heads, queries, features), padded with 0."""
+        out = np.zeros((self.count, array.shape[-1]), self.heads.kind)
+        with np.errstate(all="ignore"):
+            out[: self.rows] = array[self.index][self.part]
+        return out
+
+    def turned(self) -> tuple[Array, Array, Array]:
+        """(queries, slope, low word): queries of a negative slope are turned round, exactly."""
+        q = self.rows_of(self.heads.q)
+        sign = np.copysign(1.0, self.slope)
+        if np.signbit(sign).any():
+            q *= sign[:, None].astype(q.dtype)
+        return q, sign * self.slope, sign * self.slope_low
+
+    def _extra(self) -> Array:
+        """The bias of each key, -inf where it is masked: one row if it is the same for all."""
+        heads = self.heads
+        lines = [
+            array[self.index][self.part] for array in (heads.bias, heads.where) if array is not None
+        ]
+        if not lines:
+            return np.empty((0, 0), heads.kind)
+        if self.rows == 1 or all(line.strides[0] == 0 for line in lines):
+            lines = [line[:1] for line in lines]
+        shape = (len(lines[0]) if len(lines[0]) == 1 else self.count, heads.keys)
+        extra = np.zeros(shape, heads.kind)
+        rows = extra[: len(lines[0])]
+        with np.errstate(all="ignore"):
+            if heads.bias is not None:
+                rows[...] = lines[0]
+            if heads.where is not None:
+                np.copyto(rows, -np.inf, where=~lines[-1])
+        return extra
+
+
+def packed_rows(array: Array, kind: np.dtype[Any]) -> Array:
+    """A (length, features) matrix, transposed, in panels."""
+    length, features = array.shape
+    lanes = lanes_of(kind)
+    panels = np.empty((-(-length // lanes), features, lanes), kind)
+    for first in range(0, length, KEYS):
+        part = np.array(array[first : first + KEYS], kind, order="C")
+        pack_rows(part, panels[first // lanes : -(-(first + len(part)) // lanes)])
+    return panels
+
+
+def packed_columns(array: Array, kind: np.dtype[Any], clean: Array | None = None) -> Array:
+    """A (length, features) matrix in panels; `clean` tells which tiles of keys are all finite."""
+    length, features = array.shape
+    lanes = lanes_of(kind)
+    panels = np.empty((-(-features // lanes), length, lanes), kind)
+    for first in range(0, length, KEYS):
+        part = np.array(array[first : first + KEYS], kind, order="C")
+        pack_columns(part, panels[:, first : first + KEYS])
+        if clean is not None:
+            clean[first // KEYS] = is_finite(part)
+    return panels

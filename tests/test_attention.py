@@ -1,0 +1,356 @@
+"""Attention against mpmath, PyTorch and its own promises."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import reference
+import reference_attention
+import torch
+
+import hotmax as hm
+
+INF, NAN = math.inf, math.nan
+sdpa = torch.nn.functional.scaled_dot_product_attention
+
+
+def normal(*shape: int, seed: int = 0, dtype: str = "float64", size: float = 1.0) -> np.ndarray:
+    return (np.random.default_rng(seed).standard_normal(shape) * size).astype(dtype)
+
+
+def qkv(shape=(2, 4, 7, 5), keys=9, kv_heads=None, features=None, dtype="float64", seed=0):
+    *batch, heads, _queries, d = shape
+    kv_heads = heads if kv_heads is None else kv_heads
+    return (
+        normal(*shape, seed=seed, dtype=dtype),
+        normal(*batch, kv_heads, keys, d, seed=seed + 1, dtype=dtype),
+        normal(*batch, kv_heads, keys, features or d, seed=seed + 2, dtype=dtype),
+    )
+
+
+def worst(got: np.ndarray, true: np.ndarray, v: np.ndarray) -> float:
+    """The largest error in ULP of the largest value."""
+    scale = reference.mp.mpf(float(np.abs(v[np.isfinite(v)]).max()))
+    return reference.worst_ulps(got, true, scale)
+
+
+# --- against mpmath ---------------------------------------------------------------------------
+
+MASK = np.random.default_rng(5).random((6, 300)) < 0.7
+BIAS = np.random.default_rng(6).standard_normal((6, 300)) * 3
+
+# name: keys, features, size of q, options. Beyond 192 keys there is more than one tile.
+CASES = {
+    "one key": (1, 4, 1.0, {}),
+    "one feature": (9, 1, 1.0, {}),
+    "few": (9, 8, 1.0, {}),
+    "two tiles": (300, 8, 1.0, {}),
+    "64 features": (70, 64, 1.0, {}),
+    "causal": (6, 16, 1.0, {"causal": True}),
+    "causal, lower right": (200, 16, 1.0, {"causal": "lower_right"}),
+    "masked": (300, 8, 1.0, {"where": MASK}),
+    "biased": (300, 8, 1.0, {"bias": BIAS}),
+    "masked and biased": (300, 8, 1.0, {"where": MASK, "bias": BIAS}),
+    "sink": (40, 8, 1.0, {"sink": 0.0}),
+    "large sink": (40, 8, 1.0, {"sink": 6.5}),
+    "biased, sink": (300, 8, 1.0, {"bias": BIAS, "sink": -1.5}),
+    "temperature": (40, 8, 1.0, {"temperature": 0.3}),
+    "negative temperature": (40, 8, 1.0, {"temperature": -0.7, "bias": BIAS}),
+    "scale": (40, 8, 1.0, {"scale": 0.9}),
+}
+LARGE = {  # scores of hundreds: float32 products cannot hold them to the last digits
+    "scores of 100": (300, 8, 40.0, {"scale": 1.0}),
+    "scores of 1000": (70, 64, 100.0, {"scale": 1.0, "sink": 3.0}),
+    "scores of 100, biased": (300, 8, 40.0, {"scale": 1.0, "bias": BIAS, "where": MASK}),
+}
+
+
+def case(row, dtype):
+    keys, features, size, options = row
+    q = normal(6, features, seed=keys, dtype=dtype, size=size)
+    k, v = (normal(keys, features, seed=keys + s, dtype=dtype) for s in (1, 2))
+    options = {
+        name: value[:, :keys] if isinstance(value, np.ndarray) else value
+        for name, value in options.items()
+    }
+    if "bias" in options:
+        options["bias"] = options["bias"].astype(dtype)
+    return q, k, v, options
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [*itertools.product(CASES, ("float32", "float64")), *itertools.product(LARGE, ("float64",))],
+)
+def test_against_mpmath(name, dtype):
+    """Within 4 ULP of the largest value; the weights within 4 of the largest weight."""
+    q, k, v, options = case({**CASES, **LARGE}[name], dtype)
+    out, logsumexp = hm.attention(q, k, v, **options, return_logsumexp=True)
+    assert out.dtype == logsumexp.dtype == dtype
+    assert worst(out, reference_attention.attention(q, k, v, **options), v) <= 4
+    weights, sums = reference_attention.weights(q, k, **options)
+    got = hm.attention_weights(q, k, **options)
+    one = reference.mp.mpf(1)
+    assert reference.worst_ulps(got, np.array(weights, object), one) <= 4
+    for a, b in zip(logsumexp.tolist(), sums, strict=True):
+        assert reference.ulps(a, b, dtype, max(abs(b), 4)) <= 2
+
+
+def test_equal_weights_do_not_add_up_their_roundings():
+    """A thousand equal weights of equal values: the mean is the value."""
+    for dtype in ("float32", "float64"):
+        v = np.full((1000, 3), 1 / 3, dtype)
+        out = hm.attention(np.zeros((2, 4), dtype), normal(1000, 4, dtype=dtype), v)
+        np.testing.assert_allclose(out, v[:2], rtol=4 * np.finfo(dtype).eps)
+
+
+# --- against PyTorch --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "keys", "kv_heads", "features"),
+    [
+        ((4, 1, 8), 1, 4, 8),
+        ((1, 3, 17, 5), 17, 3, 5),
+        ((2, 4, 7, 5), 9, 4, 3),
+        ((2, 6, 200, 16), 200, 2, 16),
+        ((1, 4, 13, 64), 401, 1, 64),
+        ((1, 2, 401, 33), 13, 2, 70),
+        ((2, 2, 2, 193, 8), 195, 2, 8),
+    ],
+)
+def test_against_torch(shape, keys, kv_heads, features, causal, dtype):
+    q, k, v = qkv(shape, keys, kv_heads, features, dtype)
+    tensors = [torch.from_numpy(x) for x in (q, k, v)]
+    tolerance = {"float32": 5e-6, "float64": 1e-14}[dtype]
+    got = hm.attention(q, k, v, causal=causal)
+    want = sdpa(*tensors, is_causal=causal, enable_gqa=True)
+    np.testing.assert_allclose(got, want, rtol=0, atol=tolerance)
+    mask = np.random.default_rng(9).random((shape[-2], keys)) < 0.6
+    mask[0] = False
+    got = hm.attention(q, k, v, where=mask, scale=0.7)
+    want = sdpa(*tensors, attn_mask=torch.from_numpy(mask), scale=0.7, enable_gqa=True)
+    np.testing.assert_allclose(got, want, rtol=0, atol=tolerance)
+    assert (got[..., 0, :] == 0).all()
+    bias = normal(shape[-3], shape[-2], keys, dtype=dtype, seed=3)
+    got = hm.attention(q, k, v, bias=bias)
+    want = sdpa(*tensors, attn_mask=torch.from_numpy(bias), enable_gqa=True)
+    np.testing.assert_allclose(got, want, rtol=0, atol=tolerance)
+
+
+def test_causal_alignment_is_torchs():
+    from torch.nn.attention.bias import causal_lower_right, causal_upper_left
+
+    for queries, keys in ((5, 9), (300, 301)):
+        q, k, v = qkv((1, 2, queries, 4), keys)
+        tensors = [torch.from_numpy(x) for x in (q, k, v)]
+        for name, make in (("upper_left", causal_upper_left), ("lower_right", causal_lower_right)):
+            want = sdpa(*tensors, attn_mask=make(queries, keys)._materialize())
+            np.testing.assert_allclose(hm.attention(q, k, v, causal=name), want, atol=1e-14)
+        np.testing.assert_array_equal(
+            hm.attention(q, k, v, causal=True), hm.attention(q, k, v, causal="upper_left")
+        )
+
+
+# --- what it promises -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_mask_equals_slice(dtype):
+    q, k, v = qkv((2, 3, 50, 8), 400, dtype=dtype)
+    keep = np.random.default_rng(1).random(400) < 0.5
+    got = hm.attention(q, k, v, where=keep)
+    want = hm.attention(q, k[..., keep, :], v[..., keep, :])
+    np.testing.assert_allclose(got, want, atol=4 * np.finfo(dtype).eps)
+    # a tail that is masked is no tail: the same bits
+    got = hm.attention(q, k, v, where=np.arange(400) < 250)
+    np.testing.assert_array_equal(got, hm.attention(q, k[..., :250, :], v[..., :250, :]))
+    np.testing.assert_array_equal(hm.attention(q, k, v, where=True), hm.attention(q, k, v))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_hides_under_the_mask_never_leaks(dtype):
+    q, k, v = qkv((2, 3, 50, 8), 400, dtype=dtype)
+    for where in (np.arange(400) % 7 != 3, np.arange(400) < 390):
+        clean = hm.attention(q, k, v, where=where)
+        for junk in (NAN, INF, -INF):
+            k2, v2, bias = k.copy(), v.copy(), np.zeros(400, dtype)
+            k2[..., ~where, :] = junk
+            v2[..., ~where, :] = junk
+            bias[~where] = junk
+            got = hm.attention(q, k2, v2, where=where)
+            np.testing.assert_allclose(got, clean, atol=4 * np.finfo(dtype).eps)
+            got = hm.attention(q, k2, v2, where=where, bias=bias)
+            np.testing.assert_allclose(got, clean, atol=8 * np.finfo(dtype).eps)
+            weights = hm.attention_weights(q, k2, where=where)
+            assert (weights[..., ~where] == 0).all()
+    k[0, 0, 5] = NAN  # and what is not masked is seen: by these queries, and by no others
+    got = hm.attention(q, k, v, where=np.arange(50)[:, None] > np.arange(400))
+    assert np.isnan(got[0, 0, 6:]).all()
+    assert np.isfinite(got[0, 0, :6]).all()
+    assert np.isfinite(got[1]).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_nothing_to_see_is_zero(dtype):
+    q, k, v = qkv((1, 2, 5, 4), 6, dtype=dtype)
+    for options in ({"where": False}, {"bias": -INF}):
+        out, sums = hm.attention(q, k, v, **options, return_logsumexp=True)
+        assert (out == 0).all()
+        assert (sums == -INF).all()
+        assert (hm.attention_weights(q, k, **options) == 0).all()
+    out = hm.attention(q, k[..., :2, :], v[..., :2, :], causal="lower_right")
+    assert (out[..., :3, :] == 0).all()
+    np.testing.assert_array_equal(out[..., 3, :], v[..., 0, :])
+    out, sums = hm.attention(q, k[..., :0, :], v[..., :0, :], sink=2.0, return_logsumexp=True)
+    assert (out == 0).all()
+    assert (sums == 2.0).all()
+    assert hm.attention(q[..., :0, :], k, v).shape == (1, 2, 0, 4)
+    assert hm.attention(q[:0], k[:0], v[:0]).shape == (0, 2, 5, 4)
+    assert hm.attention(q, k, v[..., :0]).shape == (1, 2, 5, 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_same_bits(dtype):
+    """Not the batch, the place, the threads, the layout or the other queries: the same bits."""
+    q, k, v = qkv((2, 4, 205, 20), 400, 2, dtype=dtype)
+    bias = normal(205, 400, dtype=dtype, seed=8)
+    threads = hm.get_threads()
+    for options in ({}, {"causal": True}, {"bias": bias}):
+        whole = hm.attention(q, k, v, **options)
+        try:
+            hm.set_threads(1)
+            np.testing.assert_array_equal(hm.attention(q, k, v, **options), whole)
+            hm.set_threads(3)
+            np.testing.assert_array_equal(hm.attention(q, k, v, **options), whole)
+        finally:
+            hm.set_threads(threads)
+        np.testing.assert_array_equal(
+            hm.attention(q[1, 3], k[1, 1], v[1, 1], **options), whole[1, 3]
+        )
+        strided = [np.asfortranarray(x) for x in (q, k, v)]
+        strided[0] = strided[0].astype(strided[0].dtype.newbyteorder())
+        for x in strided:
+            x.flags.writeable = False
+        np.testing.assert_array_equal(hm.attention(*strided, **options), whole)
+    last = hm.attention(q[..., 200:, :], k, v, bias=bias[200:])
+    np.testing.assert_array_equal(last, whole[..., 200:, :])
+    weights = hm.attention_weights(q, k)
+    np.testing.assert_array_equal(
+        hm.attention_weights(q[..., 101:102, :], k), weights[..., 101:102, :]
+    )
+
+
+def test_temperature_limits():
+    q, k, v = qkv((1, 2, 5, 4), 300)
+    k[..., 7, :] = k[..., 3, :]  # a tie
+    scores = q @ np.swapaxes(k, -1, -2)
+    for temperature, best in ((0.0, scores.max(-1)), (-0.0, scores.min(-1))):
+        want = hm.attention_weights(q, k, temperature=temperature)
+        ties = scores == best[..., None]
+        np.testing.assert_allclose(want, ties / ties.sum(-1, keepdims=True), atol=1e-15)
+        got = hm.attention(q, k, v, temperature=temperature)
+        np.testing.assert_allclose(got, want @ v, atol=1e-14)
+        np.testing.assert_allclose(
+            hm.attention(q, k, v, temperature=math.copysign(1e-300, temperature)), got, atol=1e-14
+        )
+    flat = hm.attention(q, k, v, temperature=INF)
+    np.testing.assert_allclose(flat, np.broadcast_to(v.mean(-2, keepdims=True), flat.shape))
+    bias = normal(300, seed=4)
+    np.testing.assert_allclose(
+        hm.attention_weights(q, k, temperature=INF, bias=bias)[0, 0, 0], hm.softmax(bias)
+    )
+    # at temperature 0 the bias decides among ties
+    k2 = np.repeat(k[..., :1, :], 300, axis=-2)
+    got = hm.attention_weights(q, k2, temperature=0, bias=bias)
+    np.testing.assert_allclose(got, np.broadcast_to(hm.softmax(bias), got.shape))
+    # one for each head, one for each query
+    heat = np.array([0.0, 2.0]).reshape(2, 1, 1)
+    both = hm.attention(q, k, v, temperature=heat)
+    np.testing.assert_array_equal(both[:, 0], hm.attention(q, k, v, temperature=0)[:, 0])
+    np.testing.assert_array_equal(both[:, 1], hm.attention(q, k, v, temperature=2)[:, 1])
+
+
+def test_sink_at_temperature_zero():
+    q, k = np.array([[1.0]]), np.array([[2.0], [1.0]])
+    for sign, want in ((1, [1.0, 0.0]), (-1, [0.0, 0.0])):
+        got, sums = hm.attention(
+            sign * q, k, np.eye(2), temperature=0, sink=0, return_logsumexp=True
+        )
+        np.testing.assert_array_equal(got[0], want)
+        assert sums[0] == (INF if sign == 1 else 0.0)
+    got = hm.attention(0 * q, k, np.eye(2), temperature=0, sink=0)
+    np.testing.assert_allclose(got[0], [1 / 3, 1 / 3])
+
+
+def test_infinite_logits_share_the_mass():
+    q, k, v = qkv((1, 1, 3, 4), 300)
+    bias = np.zeros(300)
+    bias[[2, 250]] = INF
+    want = v[..., [2, 250], :].mean(-2, keepdims=True)
+    got = hm.attention(q, k, v, bias=bias)
+    np.testing.assert_allclose(got, np.broadcast_to(want, got.shape))
+    bias[100] = NAN
+    assert np.isnan(hm.attention(q, k, v, bias=bias)).all()
+    assert np.isnan(hm.attention_weights(q, k, bias=bias)).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_is_rounded_once(dtype):
+    import ml_dtypes
+
+    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    q, k, v = (x.astype(kind) for x in qkv((1, 2, 20, 8), 30))
+    got, sums = hm.attention(q, k, v, return_logsumexp=True)
+    assert got.dtype == sums.dtype == kind
+    want = hm.attention(*(x.astype(np.float32) for x in (q, k, v)))
+    np.testing.assert_array_equal(got, want.astype(kind))
+
+
+def test_types_and_inputs():
+    q, k, v = qkv()
+    before = [x.tobytes() for x in (q, k, v)]
+    assert hm.attention(q.astype("float32"), k, v).dtype == np.float64
+    assert hm.attention([[1, 0]], [[1, 0], [0, 1]], [[1], [2]]).dtype == np.float64
+    hm.attention(q, k, v, bias=np.zeros(9), where=np.ones(9, bool), causal=True)
+    assert [x.tobytes() for x in (q, k, v)] == before
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"k": np.ones((2, 4, 9, 6))}, ValueError, r"features.*\(2, 4, 7, 5\).*\(2, 4, 9, 6\)"),
+        ({"v": np.ones((2, 4, 8, 5))}, ValueError, r"length.*\(2, 4, 8, 5\)"),
+        ({"v": np.ones((2, 2, 9, 5))}, ValueError, r"heads.*\(2, 2, 9, 5\)"),
+        (
+            {"k": np.ones((2, 3, 9, 5)), "v": np.ones((2, 3, 9, 5))},
+            ValueError,
+            r"divide.*\(2, 3, 9, 5\)",
+        ),
+        ({"k": np.ones((3, 4, 9, 5))}, ValueError, r"broadcast.*\(3, 4, 9, 5\)"),
+        ({"q": np.ones(5)}, ValueError, r"at least.*\(5,\)"),
+        ({"where": np.ones((7, 8), bool)}, ValueError, r"where.*\(2, 4, 7, 9\).*\(7, 8\)"),
+        ({"where": np.ones(9)}, TypeError, "where must hold bools, got float64"),
+        ({"bias": np.ones((8, 9))}, ValueError, r"bias.*\(2, 4, 7, 9\).*\(8, 9\)"),
+        ({"sink": np.ones(4)}, ValueError, r"sink.*\(2, 4, 7, 1\).*\(4,\)"),
+        ({"sink": NAN}, ValueError, "sink must not be nan"),
+        ({"temperature": NAN}, ValueError, "temperature"),
+        ({"temperature": np.ones(9)}, ValueError, r"temperature.*\(2, 4, 7, 1\).*\(9,\)"),
+        ({"scale": INF}, ValueError, "scale must be finite"),
+        ({"scale": "1"}, TypeError, "scale must be a real number"),
+        ({"causal": "left"}, ValueError, "causal must be one of"),
+        ({"causal": 1}, TypeError, "causal must be a bool or a str"),
+        ({"q": np.ones((2, 4, 7, 5), complex)}, TypeError, "q must hold"),
+        ({"bias": "x"}, TypeError, "bias must hold"),
+    ],
+)
+def test_bad_input(change, error, words):
+    q, k, v = qkv()
+    arguments = {"q": q, "k": k, "v": v, **change}
+    with pytest.raises(error, match=words):
+        hm.attention(arguments.pop("q"), arguments.pop("k"), arguments.pop("v"), **arguments)
