@@ -46,7 +46,7 @@ FLOW = (
     {"_generic", "_dispatch"},
     {"_derivatives", "_operations"},
     {"_libraries"},
-    {"_softmax", "_random", "_steps"},
+    {"_softmax", "_foreign", "_random", "_steps"},
     {"_calculus", "_losses", "_sampling", "_gumbel", "_decoding", "_attention"},
     {"_samplers", "_frequencies"},
     {"calibration", "laws", "_regression"},

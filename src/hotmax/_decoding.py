@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._boundary import Array
+from hotmax._boundary import Array, as_array
+from hotmax._foreign import numpy_of
 from hotmax._softmax import log_softmax
 from hotmax._steps import Number
 
@@ -181,7 +182,7 @@ def beam_search(
     penalty = PENALTY.check(length_penalty)
     if isinstance(temperature, bool) or not isinstance(temperature, int | float | np.number):
         raise TypeError(f"temperature must be one number, got {temperature!r}")
-    begin = np.asarray(start)
+    begin = np.asarray(numpy_of(start))
     if begin.size == 0 and begin.ndim < 2:
         begin = np.zeros(0, np.int64)
     if begin.dtype.kind not in "iu":
@@ -210,7 +211,7 @@ def beam_search(
 def _log_probabilities(
     step: Callable[[Array], object], prefixes: Array, temperature: float
 ) -> Array:
-    logits = np.asarray(step(prefixes.copy()))
+    logits = as_array(numpy_of(step(prefixes.copy())), "the logits of step")
     if logits.ndim != 2 or len(logits) != len(prefixes) or not logits.shape[1]:
         raise ValueError(
             f"step must give logits of shape ({len(prefixes)}, classes), got {logits.shape}"

@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 
 from hotmax._boundary import Array, as_array, as_temperature
-from hotmax._sampling import SIZE, sample
+from hotmax._foreign import numpy_of
+from hotmax._sampling import sample
 from hotmax._softmax import softmax
+from hotmax._steps import Number
+
+DRAWS = Number("draws", 1, float("inf"), whole=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,13 +140,13 @@ def frequencies(
             3  1.000 (1.000)  0.638 (0.636)  0.234 (0.242)
             4  0.000 (0.000)  0.234 (0.234)  0.220 (0.219)
     """
-    x = as_array(logits, "logits")
+    x = as_array(numpy_of(logits, "logits"), "logits")
     if x.ndim != 1:
         raise ValueError(f"logits must be one row, got shape {x.shape}")
     heat = np.atleast_1d(as_temperature(temperatures))
     if heat.ndim != 1:
         raise ValueError(f"temperatures must be one list of numbers, got shape {heat.shape}")
-    count = int(SIZE.check(draws))
+    count = int(DRAWS.check(draws))
     rows = np.broadcast_to(x.astype(np.float64), (heat.size, x.size))
     drawn = sample(rows, temperature=heat[:, None], size=count, seed=seed)
     counts = np.array([np.bincount(line, minlength=x.size) for line in drawn])

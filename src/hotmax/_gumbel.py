@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 
 from hotmax import _threads
-from hotmax._boundary import Array, Axis, Rows, as_array, result_type
+from hotmax._boundary import Array, Axis, Rows, as_array, library_of, result_type
 from hotmax._dispatch import range_of
+from hotmax._foreign import like, numpy_of
 from hotmax._kernels.random import NOISE, gumbel_rows
 from hotmax._random import as_seeds
 from hotmax._softmax import softmax
@@ -67,8 +69,34 @@ def gumbel_softmax(
     """
     if not isinstance(hard, bool):
         raise TypeError(f"hard must be True or False, got {hard!r}")
+    if library_of(logits) in ("torch", "jax"):
+        return _differentiable(logits, temperature, hard, seed, where, axis)
     x = as_array(logits, "logits")
     noisy = x.astype(np.float64) + gumbel_noise(x.shape, axis, seed)
     heat = 0.0 if hard else temperature
     soft = softmax(noisy, axis=axis, temperature=heat, where=where)
     return soft.astype(result_type(x.dtype))
+
+
+def _differentiable(
+    logits: Any, temperature: object, hard: bool, seed: object, where: object, axis: Axis
+) -> Any:
+    """For torch and jax: their own sum, so that gradients pass; halves in float32."""
+    noise = gumbel_noise(tuple(logits.shape), axis, numpy_of(seed))
+    if library_of(logits) == "torch":
+        torch = sys.modules["torch"]
+        kind = logits.dtype if logits.is_floating_point() else torch.float64
+        half = kind in (torch.float16, torch.bfloat16)
+        x = logits.to(torch.float32 if half else kind)
+        noisy, detach = x + like(noise, x, keep_type=True), torch.Tensor.detach
+    else:
+        jax = sys.modules["jax"]
+        floats = jax.numpy.issubdtype(logits.dtype, jax.numpy.floating)
+        kind = logits.dtype if floats else jax.numpy.result_type(float)
+        x = logits.astype(jax.numpy.result_type(kind, jax.numpy.float32))
+        noisy, detach = x + jax.numpy.asarray(noise, x.dtype), jax.lax.stop_gradient
+    soft = softmax(noisy, axis=axis, temperature=temperature, where=where)
+    if hard:  # the difference is 0, and has the gradient of the soft sample
+        peak = softmax(detach(noisy), axis=axis, temperature=0.0, where=where)
+        soft = peak + (soft - detach(soft))
+    return soft.to(kind) if library_of(logits) == "torch" else soft.astype(kind)

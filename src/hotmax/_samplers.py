@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from hotmax._boundary import Array, Axis, Rows, as_array, as_temperature, result_type
+from hotmax._foreign import like, numpy_of
 from hotmax._kernels.random import STREAMS
 from hotmax._random import as_seeds
-from hotmax._sampling import NOTHING, check_ties, cut, draw
+from hotmax._sampling import NOTHING, check_ties, cut, draw, rows_of
 from hotmax._steps import ORDERS, Number, check_step, in_order, program
 
 REPETITION = Number("repetition", 0, float("inf"), open_low=True, open_high=True)
@@ -75,7 +76,7 @@ class Sampler:
         self.order = order
         self.penalties = {n: PENALTIES[n].check(v) for n, v in steps.items() if n in PENALTIES}
         given = {name: value for name, value in steps.items() if name not in PENALTIES}
-        self.temperature = as_temperature(given.get("temperature", 1.0))
+        self.temperature = as_temperature(numpy_of(given.get("temperature", 1.0)))
         if (self.temperature < 0).any():
             raise ValueError(f"temperature must be 0 to inf in a Sampler, got {self.temperature}")
         self.temperature = np.abs(self.temperature)  # -0.0 would turn a row upside down
@@ -88,7 +89,7 @@ class Sampler:
         self.calls = 0
         self.first_tie = check_ties(ties)
         self._steps = dict(steps)
-        self._seed = as_seeds(None, ()).keys[0] if seed is None else seed
+        self._seed = as_seeds(None, ()).keys[0] if seed is None else numpy_of(seed)
 
     def __repr__(self) -> str:
         steps = ", ".join(f"{name}={value}" for name, value in self._steps.items())
@@ -116,7 +117,7 @@ class Sampler:
             self.mu = bounds - rate * (surprise - target)
         self.calls += 1
         result = drawn.reshape(shape)
-        return result if result.ndim else result[()]
+        return like(result if result.ndim else result[()], logits)
 
     def truncate(
         self, logits: object, *, tokens: object = None, where: object = None, axis: Axis = -1
@@ -125,15 +126,15 @@ class Sampler:
         rows = self._rows(logits, tokens, where, axis)
         seeds = as_seeds(self._seed, rows.shape_of_numbers(False))
         bounds = self._bounds(rows)
-        return cut(rows, self.program, seeds, self.calls * STREAMS, bounds)
+        kept = cut(rows, self.program, seeds, self.calls * STREAMS, bounds)
+        return like(kept, logits, keep_type=True)
 
     def _rows(self, logits: object, tokens: object, where: object, axis: Axis) -> Rows:
-        array: object = as_array(logits, "logits")
         if self.penalties:
             if tokens is None:
                 raise ValueError("tokens must be given: this sampler penalizes those so far")
-            array = penalize(logits, tokens, axis=axis, **self.penalties)  # type: ignore[arg-type]
-        return Rows(array if self.penalties else logits, axis, self.temperature, where)
+            logits = penalize(logits, tokens, axis=axis, **self.penalties)  # type: ignore[arg-type]
+        return rows_of(logits, axis, self.temperature, where)
 
     def _bounds(self, rows: Rows) -> Array:
         """mirostat's mu for each row."""
@@ -192,7 +193,7 @@ def penalize(
     """
     factor = REPETITION.check(repetition)
     often, once = FREQUENCY.check(frequency), PRESENCE.check(presence)
-    array = as_array(logits, "logits")
+    array = as_array(numpy_of(logits, "logits"), "logits")
     result = array.astype(result_type(array.dtype))
     moved = np.moveaxis(np.atleast_1d(result), _one_axis(axis), -1)
     at, counts = _seen(tokens, moved.shape[:-1], moved.shape[-1])
@@ -200,7 +201,7 @@ def penalize(
     x = np.where(x < 0, x * factor, x / factor) - (often * counts + once)
     with np.errstate(over="ignore"):  # a number beyond float16 is inf, without a word
         moved[at] = x
-    return result
+    return like(result, logits, keep_type=True)
 
 
 def _one_axis(axis: object) -> int:
@@ -211,7 +212,7 @@ def _one_axis(axis: object) -> int:
 
 def _seen(tokens: object, shape: tuple[int, ...], classes: int) -> tuple[tuple[Array, ...], Array]:
     """Where tokens came, as an index into logits with the classes last, and how often."""
-    array = np.asarray(tokens)
+    array = np.asarray(numpy_of(tokens, "tokens"))
     if array.size == 0:
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":
@@ -251,7 +252,7 @@ def bias(logits: object, tokens: Mapping[int, float] | Iterable[int], *, axis: i
         >>> hm.bias([1.0, 2.0, 3.0], [1])
         array([  1., -inf,   3.])
     """
-    array = as_array(logits, "logits")
+    array = as_array(numpy_of(logits, "logits"), "logits")
     wanted = tokens if isinstance(tokens, Mapping) else dict.fromkeys(tokens, -np.inf)
     result = np.moveaxis(array.astype(result_type(array.dtype)), _one_axis(axis), -1)
     for token, number in wanted.items():
@@ -263,4 +264,4 @@ def bias(logits: object, tokens: Mapping[int, float] | Iterable[int], *, axis: i
             raise ValueError(f"tokens must not map to nan, got it for {token}")
         with np.errstate(invalid="ignore", over="ignore"):
             result[..., token] = -np.inf if number == -np.inf else result[..., token] + number
-    return np.moveaxis(result, -1, _one_axis(axis))
+    return like(np.moveaxis(result, -1, _one_axis(axis)), logits, keep_type=True)

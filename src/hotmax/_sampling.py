@@ -18,6 +18,7 @@ from hotmax._boundary import (
     give_back,
 )
 from hotmax._dispatch import for_stages, pieces, range_of
+from hotmax._foreign import like, numpy_of
 from hotmax._kernels import filters
 from hotmax._kernels.inversion import NO_CLASS, PART, TOO_FEW, draw_lanes, draw_rows
 from hotmax._kernels.lanes import SHORT
@@ -27,6 +28,13 @@ from hotmax._steps import Number, Program, in_order, program
 SIZE = Number("size", 1, float("inf"), whole=True)
 NOTHING = np.empty(0)
 TOGETHER = 4  # long rows that share their scratch space
+
+
+def rows_of(logits: object, axis: Axis, temperature: object, where: object) -> Rows:
+    """The rows of logits of any library that draws are made from."""
+    source = numpy_of(logits, "logits")
+    as_array(source, "logits")
+    return Rows(source, axis, numpy_of(temperature), numpy_of(where))
 
 
 def for_blocks(rows: Rows, work: Callable[[Array, Array, slice], None]) -> None:
@@ -232,12 +240,12 @@ def sample(
     if not isinstance(replace, bool):
         raise TypeError(f"replace must be True or False, got {replace!r}")
     first_tie = check_ties(ties)
-    as_array(logits, "logits")
-    rows = Rows(logits, axis, temperature, where)
+    rows = rows_of(logits, axis, temperature, where)
     shape = rows.shape_of_numbers(False)
-    seeds = as_seeds(seed, shape)
+    seeds = as_seeds(numpy_of(seed), shape)
     drawn = draw(rows, steps, seeds, count, first_tie=first_tie, replace=replace)
-    return give_back(drawn, shape if size is None else (*shape, count), np.int64, None)
+    result = give_back(drawn, shape if size is None else (*shape, count), np.int64, None)
+    return like(result, logits)
 
 
 def truncate(
@@ -276,11 +284,11 @@ def truncate(
         array([0.    , 0.    , 0.6225, 0.3775])
     """
     steps = filter_program(top_k, top_p, min_p, typical_p, epsilon, eta, top_n_sigma)
-    as_array(logits, "logits")
-    rows = Rows(logits, axis, temperature, where)
+    rows = rows_of(logits, axis, temperature, where)
     given = check_out(out, rows.shape, rows.dtype)
     seeds = as_seeds(0, rows.shape_of_numbers(False))
-    return give_back(cut(rows, steps, seeds), rows.shape, rows.dtype, given)
+    result = give_back(cut(rows, steps, seeds), rows.shape, rows.dtype, given)
+    return like(result, logits, keep_type=True)
 
 
 def filter_program(
