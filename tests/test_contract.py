@@ -334,6 +334,17 @@ PLAIN = """
     x = rng.standard_normal((2, 7))
     print("weights float64 7 1.0", *hm.logsumexp(x, weights=np.arange(7.0)).tolist())
     print("axis float64 7 1.0", *hm.softmax(x, axis=0).ravel().tolist())
+    for n in (7, 70):
+        x = np.round(rng.standard_normal((3, n)) * 4)
+        for option in ({}, {"top_k": 3}, {"top_p": 0.7}, {"typical_p": 0.7}, {"eta": 0.1}):
+            for t in (1.0, 0.0):
+                drawn = hm.sample(x, temperature=t, size=2, seed=1, **option)
+                print("sample float64", n, t, *drawn.ravel().tolist())
+                kept = hm.truncate(x, temperature=t, **option)
+                print("truncate float64", n, t, *(kept > -np.inf).ravel().astype(float).tolist())
+        drawn = hm.sample(x, size=3, replace=False, seed=1)
+        print("distinct float64", n, 1.0, *drawn.ravel().tolist())
+    x = rng.standard_normal((2, 7))
     print("mask float64 7 1.0", *hm.softmax(x, where=x > 0).ravel().tolist())
 """
 

@@ -104,21 +104,25 @@ def test_it_stops_when_nothing_can_win():
 
 
 def test_overconfidence_prunes_and_smoothing_spares():
-    """The same model, 4 times as confident: all beams begin alike. Smoothed: they do not."""
-    rng = np.random.default_rng(3)
-    table = rng.normal(size=(8, 8))
+    """A model sure of its first token, and less of those that follow: all beams begin with it.
 
-    def first_tokens(sharpness, smoothing):
+    Trained with label smoothing it is less sure, and the beams keep the other beginnings.
+    """
+    later = np.log([0.4, 0.3, 0.2, 0.1])
+
+    def first_tokens(sure, smoothing):
+        first = np.array([sure, 1 - sure - 1e-6, 5e-7, 5e-7])
+        first = np.log((1 - smoothing) * first + smoothing / 4)
+
         def model(prefixes):
-            p = hm.softmax(table[prefixes[:, -1]] * sharpness)
-            return np.log((1 - smoothing) * p + smoothing / 8)
+            return np.tile(first if prefixes.shape[1] == 1 else later, (len(prefixes), 1))
 
-        beams = hm.beam_search(model, [0], width=4, length=4)
-        return len({sequence[1] for sequence in beams.sequences})
+        beams = hm.beam_search(model, [0], width=4, length=2)
+        return {sequence[1] for sequence in beams.sequences}
 
-    assert first_tokens(8.0, 0.0) == 1
-    assert first_tokens(8.0, 0.3) > 1
-    assert first_tokens(1.0, 0.0) > 1
+    assert first_tokens(0.999, 0.0) == {0}
+    assert first_tokens(0.6, 0.0) == {0, 1}
+    assert first_tokens(0.999, 0.6) > {0}
 
 
 def test_forbidden_tokens_and_dead_ends():

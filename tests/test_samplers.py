@@ -81,7 +81,9 @@ def test_vllm_kept_sets():
         scores = torch.from_numpy(x)[None]
         for warper in chain:
             scores = warper(None, scores)
-        differ += not np.array_equal(kept_by(steps, x, "vllm"), np.isfinite(scores[0].numpy()))
+        # which of equal logits top_p keeps is up to torch's sort
+        ours, theirs = x[kept_by(steps, x, "vllm")], x[np.isfinite(scores[0].numpy())]
+        differ += not np.array_equal(np.sort(ours), np.sort(theirs))
     assert differ <= 3
 
 

@@ -151,8 +151,7 @@ def beam_search(
     they do not take the place of others. The search stops when none alive can beat them.
 
     An overconfident model prunes alternatives early: its best token has nearly all the mass, so
-    all beams begin alike. A higher temperature, or a model trained with label smoothing, spares
-    them.
+    all beams begin alike. A model trained with label smoothing spares them.
 
     Args:
         step: Takes prefixes, an int array (n, tokens so far), and gives logits (n, classes) for the

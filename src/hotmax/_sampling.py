@@ -40,7 +40,8 @@ def rows_of(logits: object, axis: Axis, temperature: object, where: object) -> R
 def for_blocks(rows: Rows, work: Callable[[Array, Array, slice], None]) -> None:
     """work(contiguous rows, their temperatures, their numbers) for all rows, over threads."""
     heat = rows.temperature
-    if rows.is_direct():
+    # A read-only array (jax's, say) is another type to Numba: copied, it needs no further kernels.
+    if rows.is_direct() and rows.x.flags.writeable:
         x2 = rows.x.reshape(rows.count, rows.classes)
 
         def direct(start: int, stop: int) -> None:
@@ -101,7 +102,7 @@ def draw(
     def work(x: Array, heat: Array, those: slice) -> None:
         keys, numbers = seeds.part(those)
         if plain:
-            totals = np.empty(rows.classes // PART + 1)
+            totals = np.empty((-(-rows.classes // PART), 2))
             kernel(x, out[those], heat, keys, numbers, stream, first_tie, totals, 0, len(x))
             return
         filters.sample_rows(

@@ -18,6 +18,7 @@ from hotmax._kernels.inversion import (
     TOO_FEW,
     invert,
     set_totals,
+    total_of,
     weigh,
 )
 from hotmax._kernels.random import CHANCE, DRAW, NOISE, gumbel, uniform
@@ -184,7 +185,7 @@ def apply_step(step, numbers, own, chance, value, place, m, t, n, weights, keys,
         return n, m, t
 
     weigh(v, w, m, t)
-    total = set_totals(w, keys)
+    total = total_of(w)
     if step == TOP_P:
         cut, needed = find_cut(v, w, numbers[0] * total, False, room, keys)
         keep_top(v, v.dtype.type(cut), needed, ties, k)
@@ -244,7 +245,7 @@ def filter_row(x, temperature, mu, chance, steps, numbers, value, place, weights
 
 
 @kernel
-def draw_distinct(value, place, m, t, n, key, row, stream, keys, weights, room, out):
+def draw_distinct(value, place, m, t, n, key, row, stream, keys, weights, out):
     """As many different classes as out is long, in the order of their draws; False if too few.
 
     Gumbel top-k: the largest of (x - m) / T plus Gumbel noise are draws without replacement.
@@ -252,14 +253,21 @@ def draw_distinct(value, place, m, t, n, key, row, stream, keys, weights, room, 
     weigh(value[:n], weights[:n], m, t)
     there = 0
     for i in range(n):
-        keys[i] = -np.inf
         if weights[i] > 0.0:
-            there += 1
             noise = gumbel(key, row, place[i], stream + NOISE)
-            keys[i] = (np.float64(value[i]) - m) / t + noise
+            keys[there] = (np.float64(value[i]) - m) / t + noise
+            place[there] = place[i]
+            there += 1
     if there < out.size:
         return False
-    order = np.argsort(-keys[:n])
+    cut, _ = find_cut(keys[:there], None, float(out.size), False, weights, weights)
+    best = 0
+    for i in range(there):
+        if keys[i] >= cut:
+            keys[best] = keys[i]
+            place[best] = place[i]
+            best += 1
+    order = np.argsort(-keys[:best])
     for d in range(out.size):
         out[d] = place[order[d]]
     return True
@@ -277,7 +285,7 @@ def sample_rows(
     value, room = np.empty(n, x.dtype), np.empty(n, x.dtype)
     place, keep = np.empty(n, np.int64), np.empty(n, np.bool_)
     weights, work = np.empty(n), np.empty(n)
-    totals = np.empty(n // PART + 1)
+    totals = np.empty((-(-n // PART), 2))
     for r in range(start, stop):
         t = temperature[r if temperature.size > 1 else 0]
         key = keys[r if keys.size > 1 else 0]
@@ -290,7 +298,7 @@ def sample_rows(
             out[r, :] = NOT_A_NUMBER if m != m else NO_CLASS
         elif not replace:
             enough = draw_distinct(
-                value, place, m, heat, left, key, rows[r], stream, work, weights, room, out[r]
+                value, place, m, heat, left, key, rows[r], stream, work, weights, out[r]
             )
             if not enough:
                 out[r, :] = TOO_FEW
@@ -298,10 +306,11 @@ def sample_rows(
             out[r, :] = place[0]
         else:
             weigh(value[:left], weights[:left], m, heat)
-            total = set_totals(weights[:left], totals)
+            parts = totals[: -(-left // PART)]
+            total, total_low = set_totals(weights[:left], parts)
             for d in range(out.shape[1]):
                 u, u_low = uniform(key, rows[r], d, stream + DRAW)
-                at = invert(weights[:left], totals, total, u, u_low)
+                at = invert(weights[:left], parts, total, total_low, u, u_low)
                 out[r, d] = place[at]
                 if d == 0 and mu.size:
                     mu[r] = math.log2(total) - math.log2(weights[at])

@@ -1,18 +1,27 @@
 """One class from weights: the first at which the cumulated weight passes u times the total.
 
-Weights are summed in blocks. The target u * total is a number in two words, and so is what is left
-of it after each block, and then after each class of one block: nothing of it is rounded away. A
-class is drawn with its own probability to within 2**-53, most to many more digits, and a class of
-weight 0 cannot be passed, so it is never drawn.
+Weights are summed in parts. The sums are in two words, and so are the target u * total and what is
+left of it after each part, and then after each class of one part: nothing is rounded away. So a
+class is drawn with its own probability, to the digits of its weight, and a class of weight 0 cannot
+be passed, so it is never drawn.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from hotmax._kernels.arithmetic import BIAS64, add_in_any_order, fma, inline, kernel, two_difference
+from hotmax._kernels.arithmetic import (
+    BIAS64,
+    add_in_any_order,
+    fma,
+    inline,
+    kernel,
+    two_difference,
+    two_sum,
+)
 from hotmax._kernels.lanes import (
     BELOW,
+    BELOW_LOW,
     HIGH,
     LANES,
     LOW,
@@ -54,48 +63,91 @@ def total_of(weights):
     return total
 
 
+@kernel
+def sum_of(weights):
+    """The sum in two words: four sums side by side, whose latencies overlap."""
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    a_low, b_low, c_low, d_low = 0.0, 0.0, 0.0, 0.0
+    whole = weights.size // 4 * 4
+    for i in range(0, whole, 4):
+        a, carry = two_sum(a, weights[i])
+        a_low += carry
+        b, carry = two_sum(b, weights[i + 1])
+        b_low += carry
+        c, carry = two_sum(c, weights[i + 2])
+        c_low += carry
+        d, carry = two_sum(d, weights[i + 3])
+        d_low += carry
+    for i in range(whole, weights.size):
+        a, carry = two_sum(a, weights[i])
+        a_low += carry
+    a, a_low = add_words(a, a_low, b, b_low)
+    c, c_low = add_words(c, c_low, d, d_low)
+    return add_words(a, a_low, c, c_low)
+
+
 @inline
-def target_of(total, u, u_low):
-    """u * total in two words."""
+def add_words(a, a_low, b, b_low):
+    total, carry = two_sum(a, b)
+    return two_sum(total, carry + (a_low + b_low))
+
+
+@inline
+def target_of(total, total_low, u, u_low):
+    """(u + u_low) * (total + total_low) in two words."""
     target = u * total
-    return target, fma(u, total, -target) + u_low * total
+    return target, fma(u, total, -target) + fma(u, total_low, u_low * total)
 
 
 @kernel
-def pass_weights(weights, target, target_low):
-    """(i, target, target_low): weight i is the one at which the target is passed.
+def pass_parts(totals, target, target_low):
+    """(part, target, target_low): the part in which the target is passed, and what is left of it.
 
-    What is given back is left of the target before it. Should rounding leave some target beyond the
-    last weight, it is the last that is not 0.
+    Should rounding leave some target beyond the last part, it is the last that is not empty.
     """
-    last, kept, kept_low = -1, 0.0, 0.0
-    for i in range(weights.size):
-        if weights[i] > 0.0:
-            last, kept, kept_low = i, target, target_low
-            target, carry = two_difference(target, weights[i])
-            target_low += carry
+    last, kept, kept_low = 0, 0.0, 0.0
+    for b in range(len(totals)):
+        if totals[b, 0] > 0.0:
+            last, kept, kept_low = b, target, target_low
+            target, carry = two_difference(target, totals[b, 0])
+            target_low += carry - totals[b, 1]
             if target + target_low < 0.0:
                 break
     return last, kept, kept_low
 
 
 @kernel
-def set_totals(weights, totals):
-    """The total of each part, and of all."""
-    parts = -(-weights.size // PART)
-    for b in range(parts):
-        totals[b] = total_of(weights[b * PART : min((b + 1) * PART, weights.size)])
-    return total_of(totals[:parts])
+def pass_weights(weights, target, target_low):
+    """The index of the weight at which the target is passed; else the last that is not 0."""
+    last = 0
+    for i in range(weights.size):
+        if weights[i] > 0.0:
+            last = i
+            target, carry = two_difference(target, weights[i])
+            target_low += carry
+            if target + target_low < 0.0:
+                break
+    return last
 
 
 @kernel
-def invert(weights, totals, total, u, u_low):
-    """The index at which the cumulated weight passes (u + u_low) * total."""
-    parts = -(-weights.size // PART)
-    target, target_low = target_of(total, u, u_low)
-    b, target, target_low = pass_weights(totals[:parts], target, target_low)
+def set_totals(weights, totals):
+    """The total of each part, and of all, in two words."""
+    total, total_low = 0.0, 0.0
+    for b in range(len(totals)):
+        part = sum_of(weights[b * PART : min((b + 1) * PART, weights.size)])
+        totals[b, 0], totals[b, 1] = part
+        total, total_low = add_words(total, total_low, part[0], part[1])
+    return total, total_low
+
+
+@kernel
+def invert(weights, totals, total, total_low, u, u_low):
+    """The index at which the cumulated weight passes (u + u_low) * (total + total_low)."""
+    target, target_low = target_of(total, total_low, u, u_low)
+    b, target, target_low = pass_parts(totals, target, target_low)
     part = weights[b * PART : min((b + 1) * PART, weights.size)]
-    return b * PART + pass_weights(part, target, target_low)[0]
+    return b * PART + pass_weights(part, target, target_low)
 
 
 @kernel
@@ -126,19 +178,20 @@ def draw_rows(x, out, temperature, keys, rows, stream, first_tie, totals, start,
         if first_tie and t == 0.0:
             out[r, :] = first_at(row, sign_of(x, t), x.dtype.type(m))
             continue
+        total, total_low = 0.0, 0.0
         for b in range(parts):
             size = min(PART, n - b * PART)
             weigh(row[b * PART : b * PART + size], weights[:size], m, t)
-            totals[b] = total_of(weights[:size])
-        total = total_of(totals[:parts])
+            totals[b, 0], totals[b, 1] = sum_of(weights[:size])
+            total, total_low = add_words(total, total_low, totals[b, 0], totals[b, 1])
         for d in range(draws):
             u, u_low = uniform(key, rows[r], d, stream + DRAW)
-            target, target_low = target_of(total, u, u_low)
-            b, target, target_low = pass_weights(totals[:parts], target, target_low)
+            target, target_low = target_of(total, total_low, u, u_low)
+            b, target, target_low = pass_parts(totals, target, target_low)
             size = min(PART, n - b * PART)
             if parts > 1:
                 weigh(row[b * PART : b * PART + size], weights[:size], m, t)
-            out[r, d] = b * PART + pass_weights(weights[:size], target, target_low)[0]
+            out[r, d] = b * PART + pass_weights(weights[:size], target, target_low)
 
 
 @kernel
@@ -157,7 +210,9 @@ def draw_lanes(x, out, temperature, keys, rows, stream, first_tie, totals, start
             for r in range(width):
                 key = keys[first + r if keys.size > 1 else 0]
                 u, u_low = uniform(key, rows[first + r], d, stream + DRAW)
-                work[HIGH + r], work[LOW + r] = target_of(work[BELOW + r], u, u_low)
+                work[HIGH + r], work[LOW + r] = target_of(
+                    work[BELOW + r], work[BELOW_LOW + r], u, u_low
+                )
             pass_lanes(tile, n, width, work)
             for r in range(width):
                 out[first + r, d] = np.int64(work[TIES + r])
@@ -175,12 +230,15 @@ def join_words(tile, powers, n, width, work):
     """t and its power become a weight, 0 where a class is not there, and each row's are summed."""
     for r in range(width):
         work[BELOW + r] = 0.0
+        work[BELOW_LOW + r] = 0.0
     for c in range(n):
         for r in range(width):
             weight = fma(powers[c * LANES + r], tile[c * LANES + r], powers[c * LANES + r])
             weight = 0.0 if weight < NOTHING_LEFT else weight
             tile[c * LANES + r] = weight
-            work[BELOW + r] += weight
+            total, carry = two_sum(work[BELOW + r], weight)
+            work[BELOW + r] = total
+            work[BELOW_LOW + r] += carry
 
 
 @kernel

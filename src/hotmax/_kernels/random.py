@@ -48,7 +48,7 @@ def uniform(key, row, index, stream):
     """A uniform number in (0, 1) in two float64 words: an odd multiple of 2**-106.
 
     The first word is a multiple of 2**-53, the second lies between 0 and 2**-53. Neither 0 nor 1
-    can come, and even a class of probability 1e-30 is hit as often as it should be.
+    can come, and even a class of probability 1e-28 is hit as often as it should be.
     """
     a, b, c, d = words(np.uint64(key), np.uint64(row), np.uint64(index), np.uint64(stream))
     high = (a << _21) | (b >> _11)  # 53 bits
