@@ -1,7 +1,8 @@
 """Which classes of a row stay: top-k, top-p and their kind, one step after another.
 
-A row is first copied into a list of candidates (value, place), in the order of their places. A step
-marks those that it keeps, and the list closes up. At least one candidate always stays.
+A row is first copied into a list of candidates (value, place), in the order of their places, and in
+float64 whatever its type was. A step marks those that it keeps, and the list closes up. At least
+one candidate always stays.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def load(x, sign, value, place, keep):
         n = close_up(value, place, keep, n)
     if m == np.inf:
         for i in range(n):
-            value[i] = 0
+            value[i] = 0.0
         m = 0.0
     return n, m
 
@@ -167,13 +168,13 @@ def apply_step(step, numbers, own, chance, value, place, m, t, n, weights, keys,
     if step == TEMPERATURE:
         if own != 0.0:
             return n, m, t * abs(own)
-        keep_top(v, v.dtype.type(m), 0, ALL, k)
+        keep_top(v, m, 0, ALL, k)
         return close_up(value, place, keep, n), m, t
     if step == TOP_K:
         if numbers[0] >= n:
             return n, m, t
         cut, needed = find_cut(v, None, numbers[0], False, room, weights)
-        keep_top(v, v.dtype.type(cut), needed, ties, k)
+        keep_top(v, cut, needed, ties, k)
         return close_up(value, place, keep, n), m, t
     if step == MIN_P:
         keep_from(v, m, t, math.log(numbers[0]), k)
@@ -188,7 +189,7 @@ def apply_step(step, numbers, own, chance, value, place, m, t, n, weights, keys,
     total = total_of(w)
     if step == TOP_P:
         cut, needed = find_cut(v, w, numbers[0] * total, False, room, keys)
-        keep_top(v, v.dtype.type(cut), needed, ties, k)
+        keep_top(v, cut, needed, ties, k)
     elif step == EPSILON:
         keep_from(v, m, t, math.log(numbers[0] * total), k)
     elif step == ETA:
@@ -199,9 +200,8 @@ def apply_step(step, numbers, own, chance, value, place, m, t, n, weights, keys,
         keep_from(v, m, t, math.log(total) - own * math.log(2.0), k)
     elif step == TYPICAL_P:
         typical_keys(v, m, mean_gap(v, w, m, total), keys[:n])
-        some, some_weights = np.empty(n), np.empty(n)
         target, strict = numbers[0] * total, ties == FIRST
-        cut, needed = find_cut(keys[:n], w, target, strict, some, some_weights)
+        cut, needed = find_cut(keys[:n], w, target, strict, room, np.empty(n))
         keep_top(keys[:n], cut, needed, ties, k)
     elif step == XTC:
         lowest = lowest_at_least(v, m, t, math.log(numbers[1] * total))
@@ -213,9 +213,9 @@ def apply_step(step, numbers, own, chance, value, place, m, t, n, weights, keys,
         heat = numbers[0] + (numbers[1] - numbers[0]) * min(share, 1.0) ** numbers[2]
         if heat > 0.0:
             return n, m, t * heat
-        keep_top(v, v.dtype.type(m), 0, ALL, k)
+        keep_top(v, m, 0, ALL, k)
     n = close_up(value, place, keep, n)
-    return n, top(value[:n], value.dtype.type(1)), t
+    return n, top(value[:n], 1.0), t
 
 
 @kernel
@@ -282,7 +282,7 @@ def sample_rows(
     The surprise, in bits, is what mirostat learns from.
     """
     n = x.shape[1]
-    value, room = np.empty(n, x.dtype), np.empty(n, x.dtype)
+    value, room = np.empty(n), np.empty(n)
     place, keep = np.empty(n, np.int64), np.empty(n, np.bool_)
     weights, work = np.empty(n), np.empty(n)
     totals = np.empty((-(-n // PART), 2))
@@ -320,7 +320,7 @@ def sample_rows(
 def truncate_rows(x, out, temperature, keys, rows, stream, mu, steps, numbers, status, start, stop):
     """Rows start..stop with -inf where the steps cut (inf at a temperature below 0)."""
     n = x.shape[1]
-    value, room = np.empty(n, x.dtype), np.empty(n, x.dtype)
+    value, room = np.empty(n), np.empty(n)
     place, keep = np.empty(n, np.int64), np.empty(n, np.bool_)
     weights, work = np.empty(n), np.empty(n)
     for r in range(start, stop):

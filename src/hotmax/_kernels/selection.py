@@ -33,21 +33,21 @@ def extremes(keys):
     for i in range(keys.size):
         low = -maximum(-low, -keys[i])
         high = maximum(high, keys[i])
-    return np.float64(low), np.float64(high)
+    return low, high
 
 
 @inline
-def bucket_of(key, high, scale):
-    """Half of each, so that the difference of two large numbers stays finite."""
-    return min(np.int64((high - 0.5 * np.float64(key)) * scale), BUCKETS - 1)
+def bucket_of(key, high, size, scale):
+    """0 for the largest key to BUCKETS - 1 for the smallest."""
+    return min(np.int64((high * size - key * size) * scale), BUCKETS - 1)
 
 
 @kernel
-def fill_buckets(keys, weights, high, scale, sums):
+def fill_buckets(keys, weights, high, size, scale, sums):
     for b in range(BUCKETS):
         sums[b] = 0.0
     for i in range(keys.size):
-        sums[bucket_of(keys[i], high, scale)] += weight_at(weights, i)
+        sums[bucket_of(keys[i], high, size, scale)] += weight_at(weights, i)
 
 
 @kernel
@@ -65,11 +65,11 @@ def bucket_reached(sums, above, target, strict):
 
 
 @kernel
-def take_bucket(keys, weights, bucket, high, scale, some_keys, some_weights):
+def take_bucket(keys, weights, bucket, high, size, scale, some_keys, some_weights):
     """The keys of one bucket, in their order."""
     count = 0
     for i in range(keys.size):
-        if bucket_of(keys[i], high, scale) == bucket:
+        if bucket_of(keys[i], high, size, scale) == bucket:
             some_keys[count] = keys[i]
             if weights is not None:
                 some_weights[count] = weights[i]
@@ -78,19 +78,19 @@ def take_bucket(keys, weights, bucket, high, scale, some_keys, some_weights):
 
 
 @kernel
-def take_top(keys, wanted, some_keys):
+def take_top(keys, wanted, some_keys, some_weights):
     """Keys that hold the `wanted` largest: those of groups with a large maximum.
 
     At least `wanted` groups reach the bound, so the largest keys do too.
     """
     groups = keys.size // GROUP
-    maxima = np.empty(groups, keys.dtype)
+    maxima = np.empty(groups)
     for g in range(groups):
         high = keys[g * GROUP]
         for i in range(g * GROUP, (g + 1) * GROUP):
             high = maximum(high, keys[i])
         maxima[g] = high
-    bound = np.partition(maxima, groups - wanted)[groups - wanted]
+    bound = narrow_down(maxima, None, wanted, False, some_keys, some_weights)[0]
     count = 0
     for g in range(groups + 1):
         if g == groups or maxima[g] >= bound:
@@ -103,15 +103,21 @@ def take_top(keys, wanted, some_keys):
 
 @kernel
 def walk(keys, weights, above, target, strict):
-    """(cut, needed) of a few keys, sorted; equal ones stay in their order."""
-    order = np.argsort(-keys, kind="mergesort")
+    """(cut, needed) of a few keys, sorted by insertion; equal ones stay in their order."""
+    order = np.arange(keys.size)
+    for j in range(1, keys.size):
+        i = j
+        while i > 0 and keys[order[i - 1]] < keys[j]:
+            order[i] = order[i - 1]
+            i -= 1
+        order[i] = j
     running, needed = above, 0
     for j in range(order.size):
         needed = needed + 1 if j > 0 and keys[order[j]] == keys[order[j - 1]] else 1
         running += weight_at(weights, order[j])
         if reached(running, target, strict):
-            return np.float64(keys[order[j]]), needed
-    return np.float64(keys[order[-1]]), needed
+            return keys[order[j]], needed
+    return keys[order[-1]], needed
 
 
 @kernel
@@ -126,27 +132,35 @@ def walk_ties(weights, count, above, target, strict):
 
 
 @kernel
+def narrow_down(keys, weights, target, strict, some_keys, some_weights):
+    """find_cut by buckets alone."""
+    count, above = keys.size, 0.0
+    sums = np.empty(BUCKETS)
+    while True:
+        low, high = extremes(keys)
+        if low == high:
+            return high, walk_ties(weights, count, above, target, strict)
+        if count <= FEW:
+            return walk(keys, weights, above, target, strict)
+        # The difference of large keys overflows, and that of the smallest cannot be inverted.
+        size = 2.0**500 if high - low < 2.0**-500 else 0.5
+        scale = BUCKETS / (high * size - low * size)
+        fill_buckets(keys, weights, high, size, scale, sums)
+        bucket, above = bucket_reached(sums, above, target, strict)
+        count = take_bucket(keys, weights, bucket, high, size, scale, some_keys, some_weights)
+        keys = some_keys[:count]
+        if weights is not None:
+            weights = some_weights[:count]
+
+
+@kernel
 def find_cut(keys, weights, target, strict, some_keys, some_weights):
     """(cut, needed): the largest keys down to `cut`, and `needed` of those equal to it.
 
     They are the fewest whose weights sum to `target`, or past it if `strict`. `weights` are None
     where every key counts 1, and then the target is how many. some_* are room for as many.
     """
-    count, above = keys.size, 0.0
-    sums = np.empty(BUCKETS)
-    if weights is None and count > 16 * GROUP and target * 8 * GROUP < count:
-        count = take_top(keys, int(target), some_keys)
+    if weights is None and keys.size > 16 * GROUP and target * 8 * GROUP < keys.size:
+        count = take_top(keys, target, some_keys, some_weights)
         keys = some_keys[:count]
-    while True:
-        low, high = extremes(keys)
-        if low == high:
-            return high, walk_ties(weights, count, above, target, strict)
-        scale = BUCKETS / (0.5 * high - 0.5 * low)
-        if count <= FEW or scale > 1e300:
-            return walk(keys, weights, above, target, strict)
-        fill_buckets(keys, weights, 0.5 * high, scale, sums)
-        bucket, above = bucket_reached(sums, above, target, strict)
-        count = take_bucket(keys, weights, bucket, 0.5 * high, scale, some_keys, some_weights)
-        keys = some_keys[:count]
-        if weights is not None:
-            weights = some_weights[:count]
+    return narrow_down(keys, weights, target, strict, some_keys, some_weights)
