@@ -16,6 +16,7 @@ import sys
 
 import numpy as np
 import tables
+from arrays import KINDS as ARRAYS
 from comparisons import CASES, FUNCTIONS, HALVES, PEERS, SINGLES, Case
 from reference import mp, worst_ulps
 
@@ -24,6 +25,9 @@ import hotmax as hm
 NAMES = ("softmax", "log_softmax", "logsumexp")
 LIBRARIES = ("hotmax", "scipy", "torch", "jax")
 TITLES = {"hotmax": "hotmax", "scipy": "SciPy", "torch": "PyTorch", "jax": "JAX"}
+
+# hotmax on others' arrays, where the kernels cannot go: at temperature 1, in float32 and float64.
+GENERIC = {"torch, generic": "PyTorch", "jitted": "JAX, compiled"}
 
 # The cases by the start of their names; at temperature 1 each has a line of its own.
 KINDS = {
@@ -98,6 +102,12 @@ def measure(number: int, kind: str) -> Errors:
                     error = worst_ulps(result, truth, scale)
                 key = (name, kind, line, library)
                 worst[key] = max(worst.get(key, error), error)
+            if temperature == 1.0 and kind in SINGLES:
+                for library in GENERIC:
+                    result = ARRAYS[library].call(getattr(hm, name), row)
+                    error = worst_ulps(result, truth, scale)
+                    key = (name, kind, line, library)
+                    worst[key] = max(worst.get(key, error), error)
     return worst
 
 
@@ -171,6 +181,20 @@ def main() -> None:
     bars = ", ".join(f"{name} {kind} {bar(name, kind)}" for name in NAMES for kind in HALVES)
     title = f"float16 and bfloat16, all cases. The worst of hotmax, and the bar: {bars}"
     show(title, ["function", *TITLES.values()], rows)
+
+    columns = [(name, kind, at) for name in NAMES for kind in SINGLES for at in GENERIC]
+    header = ["case", *(f"{name} {kind}, {GENERIC[at]}" for name, kind, at in columns)]
+    rows = [
+        [line, *(figure(worst[name, kind, line, at]) for name, kind, at in columns)]
+        for line in lines[:-1]
+    ]
+    normal = max(worst["softmax", kind, lines[0], at] for kind in SINGLES for at in GENERIC)
+    verdict = f"{normal:.2f} (4: {'met' if normal <= 4 else 'missed'})"
+    title = (
+        "hotmax on arrays of other libraries, the generic path (PyTorch off the CPU, JAX), at "
+        f"temperature 1. The worst of softmax at normal(0, 1), and the bar: {verdict}"
+    )
+    show(title, header, rows)
 
     if publish:
         tables.publish("accuracy", "\n\n".join(parts))

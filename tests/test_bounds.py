@@ -26,6 +26,24 @@ CALLS = """
                         f(view, axis=axis, temperature=t)
                         f(view, axis=axis, temperature=t, where=view > 0)
                 hm.logsumexp(view, axis=axis, weights=view, return_sign=True)
+    for kind, n in itertools.product((np.float32, np.float64), (1, 3, 64, 65, 513)):
+        x, y = rng.normal(size=(33, n)).astype(kind), rng.integers(0, n, 33)
+        y[5] = -1
+        soft = hm.softmax(x[::-1])
+        for t, s in itertools.product((1.0, 0.0, np.inf, -2.0, 1e-300), (0.0, 0.1)):
+            hm.cross_entropy(x, y, temperature=t, label_smoothing=s, ignore_index=-1,
+                             weight=soft[0], return_grad=True)
+            hm.cross_entropy(x, soft, temperature=t, label_smoothing=s, return_grad=True)
+    for t in (1.0, 0.0, np.inf, -2.0, 1e-300):  # these compute in float64 only
+        for f in (hm.mae_loss, hm.brier_loss, hm.focal_loss):
+            f(x, y, temperature=t, ignore_index=-1, return_grad=True)
+        hm.kl_divergence(x, soft, temperature=t, return_grad=True)
+        hm.distillation_loss(x, soft, t, return_grad=True)
+        hm.jvp(x, soft, temperature=t), hm.temperature_derivative(x, temperature=t)
+        hm.entropy_temperature_derivative(x, temperature=t)
+        hm.segment_softmax(x, np.arange(n) % 4, temperature=t)
+        hm.segment_logsumexp(x, np.arange(n) % 4, temperature=t)
+    hm.jacobian(x[:, :9]), hm.hessian(x[:, :9])
     for kind, shape in itertools.product((np.float32, np.float64), [(1, 1), (40, 7), (3, 5000)]):
         x = np.round(rng.normal(size=shape).astype(kind) * 4)
         for t in (1.0, 0.0, np.inf):

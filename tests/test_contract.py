@@ -44,10 +44,14 @@ FLOW = (
     {"_boundary", "_threads"},
     {"_kernels"},
     {"_generic", "_dispatch"},
-    {"_derivatives", "_operations"},
+    {"_derivatives", "_operations", "_rowwise"},
     {"_libraries"},
-    {"_softmax", "_foreign", "_random", "_steps"},
-    {"_calculus", "_losses", "_sampling", "_gumbel", "_decoding", "_attention"},
+    {"_softmax", "_targets", "_transfer", "_random", "_steps"},
+    {"_foreign"},
+    {"_foreign_calculus", "_torch_losses"},
+    {"_adapt"},
+    {"_calculus", "_losses", "_confidence", "_divergences", "_segments", "_attention"},
+    {"_linear_losses", "_sampling", "_gumbel", "_decoding"},
     {"_samplers", "_frequencies"},
     {"calibration", "laws", "_regression"},
     {"torch", "io"},
@@ -147,13 +151,24 @@ def test_public_names():
     assert set(hm.__all__) == there | {"__version__"}
 
 
-IN_PAIRS = {"beam_search", "bias", "penalize"}  # functions of two things
+# What is given by position: the first argument, and these.
+DATA = {"targets", "tangent", "cotangent", "logits_q", "teacher", "weight", "segment_ids"}
+BY_POSITION = {
+    "linear_cross_entropy": {"bias"},
+    "distillation_loss": {"temperature"},
+    "one_hot": {"classes"},
+    "beam_search": {"start"},
+    "bias": {"tokens"},
+    "penalize": {"tokens"},
+    "smooth_labels": {"label_smoothing"},
+}
 
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_options_are_keyword_only_and_typed(name):
     parameters = list(inspect.signature(getattr(hm, name)).parameters.values())
-    assert all(p.kind is p.KEYWORD_ONLY for p in parameters[2 if name in IN_PAIRS else 1 :])
+    free = {p.name for p in parameters[1:] if p.kind is not p.KEYWORD_ONLY}
+    assert free <= DATA | BY_POSITION.get(name, set())
     assert all(p.annotation is not p.empty for p in parameters)
 
 
@@ -184,6 +199,38 @@ def formula_of(name: str) -> str:
     return " ".join(formula)
 
 
+# The arguments of functions that take more than x and a temperature, by the names in their formula.
+MORE = {
+    "y": np.array([0, 3, 1]),
+    "z": np.random.default_rng(1).standard_normal((3, 5)),
+    "v": np.random.default_rng(2).standard_normal((3, 5)),
+    "ids": np.array([1, 0, 1, 2, 0]),
+    "hidden": np.random.default_rng(3).standard_normal((3, 2)),
+    "weight": np.random.default_rng(4).standard_normal((5, 2)),
+    "targets": np.array([[2, 0], [1, 1]]),
+    "classes": 3,
+    "label_smoothing": 0.1,
+}
+CALLED_WITH = {
+    "one_hot": ("targets", "classes"),
+    "smooth_labels": ("targets", "label_smoothing"),
+    "jvp": ("x", "v"),
+    "vjp": ("x", "v"),
+    "segment_softmax": ("x", "ids"),
+    "segment_logsumexp": ("x", "ids"),
+    "perplexity": ("x", "y"),
+    **{n: ("x", "y") for n in PUBLIC if n.endswith(("cross_entropy", "_loss"))},
+    "linear_cross_entropy": ("hidden", "weight", "y"),
+    "kl_divergence": ("x", "z"),
+    "distillation_loss": ("x", "z"),
+}
+OPTIONS = {
+    "hardmax": lambda t: {},
+    "nll_loss": lambda t: {},
+    "one_hot": lambda t: {},
+    "smooth_labels": lambda t: {"classes": 3},
+}
+
 # Draws and searches, which no NumPy expression says.
 NO_FORMULA = {"Sampler", "beam_search", "bias", "frequencies", "get_threads", "gumbel_softmax"}
 NO_FORMULA |= {"penalize", "sample", "set_threads", "truncate"}
@@ -200,9 +247,13 @@ def test_the_same_in_numpy(name):
                 eval(formula, {"math": math, "b": number}), rel=1e-15
             )
             continue
-        options = {} if name == "hardmax" else {"temperature": number}
-        want = eval(formula, {"np": np, "x": x, "T": number})
-        np.testing.assert_allclose(getattr(hm, name)(x, **options), want, rtol=1e-13)
+        values = {"x": x, **MORE}
+        options = OPTIONS.get(name, lambda t: {"temperature": t})(number)
+        arguments = [values[each] for each in CALLED_WITH.get(name, ("x",))]
+        want = eval(formula, {"np": np, "T": number, **values})
+        np.testing.assert_allclose(
+            getattr(hm, name)(*arguments, **options), want, rtol=1e-12, atol=1e-14
+        )
 
 
 # --- the generated code -----------------------------------------------------------------------
@@ -212,6 +263,9 @@ HOT = {
     "wide": ["add_strip", "softmax_wide", "log_softmax_wide"],
     "narrow": ["exp_narrow", "total_of", "scale_narrow", "log_softmax_narrow"],
     "lanes": ["add_exponentials"],
+    "losses": ["spread_narrow", "add_spread", "take_shares"],
+    "targets": ["add_targets", "take_targets"],
+    "loss_lanes": ["losses_of_lanes", "scale_lanes"],
 }
 
 INSPECT = """
@@ -225,6 +279,12 @@ INSPECT = """
                       hm.softargmax):
                 f(x)
     hm.logsumexp(x, weights=1.0)
+    for kind in (np.float32, np.float64):
+        for n in (10, 1000):
+            x = np.ones((40, n), kind)
+            hm.cross_entropy(x, np.zeros(40, int), return_grad=True)
+            hm.cross_entropy(x, np.zeros(40, int), label_smoothing=0.1, return_grad=True)
+            hm.cross_entropy(x, hm.softmax(x), return_grad=True)
 
     def own_code(asm, name):
         # the kernel itself: not its wrappers for Python, not what is linked in with it
@@ -233,7 +293,8 @@ INSPECT = """
                 if re.match(rf"_ZN6hotmax8_kernels\\w*\\d{name}B", label)]
 
     report = {"asm": {}, "llvm": {}}
-    for module in ("arithmetic", "softmax", "wide", "narrow", "lanes", "moments", "weighted"):
+    for module in ("arithmetic", "softmax", "wide", "narrow", "lanes", "moments", "weighted",
+                   "losses", "targets", "loss_lanes"):
         for name, value in vars(importlib.import_module(f"hotmax._kernels.{module}")).items():
             if hasattr(value, "inspect_llvm") and value.signatures:
                 key = value.py_func.__module__.split(".")[-1] + "." + value.py_func.__name__
@@ -346,6 +407,20 @@ PLAIN = """
         print("distinct float64", n, 1.0, *drawn.ravel().tolist())
     x = rng.standard_normal((2, 7))
     print("mask float64 7 1.0", *hm.softmax(x, where=x > 0).ravel().tolist())
+    for n in (7, 70):
+        for kind in ("float32", "float64"):
+            x, y = rng.standard_normal((2, n)).astype(kind), np.array([1, 3])
+            for options in ({}, {"label_smoothing": 0.1}, {"temperature": 0.0}):
+                for target in (y, hm.one_hot(y, n).astype(kind)):
+                    v, g = hm.cross_entropy(x, target, return_grad=True, **options)
+                    print("cross_entropy", kind, n, 1.0, float(v))
+            print("jvp", kind, n, 1.0, *hm.jvp(x, y[:, None]).ravel().astype(float).tolist())
+    for f in (hm.mae_loss, hm.brier_loss, hm.focal_loss, hm.nll_loss):
+        print(f.__name__, kind, n, 1.0, float(f(x, y)))
+    print("kl", kind, n, 1.0, float(hm.kl_divergence(x, x[::-1])))
+    print("distil", kind, n, 1.0, float(hm.distillation_loss(x, x[::-1], 2.0)))
+    print("jacobian", kind, n, 1.0, *hm.jacobian(x[:, :3]).ravel().tolist())
+    print("segments", kind, n, 1.0, *hm.segment_softmax(x, np.arange(70) % 3).ravel().tolist())
 """
 
 

@@ -1,17 +1,32 @@
 """hotmax: from logits to probabilities and decisions that can be trusted, at every temperature.
 
-The flow: logits -> (temperature) -> probabilities -> sampling
+The flow: logits -> (temperature) -> probabilities -> losses, sampling, and every derivative
 
     >>> import hotmax as hm
     >>> hm.softmax([1.0, 2.0, 3.0], temperature=0.7).round(4)
     array([0.0443, 0.1848, 0.771 ])
 """
 
+from hotmax._calculus import (
+    entropy_gradient,
+    entropy_temperature_derivative,
+    hessian,
+    jacobian,
+    jvp,
+    logsumexp_hessian,
+    temperature_derivative,
+    vjp,
+)
+from hotmax._confidence import brier_loss, focal_loss, mae_loss
 from hotmax._decoding import beam_search
+from hotmax._divergences import distillation_loss, kl_divergence
 from hotmax._frequencies import frequencies
 from hotmax._gumbel import gumbel_softmax
+from hotmax._linear_losses import linear_cross_entropy
+from hotmax._losses import cross_entropy, nll_loss, perplexity
 from hotmax._samplers import Sampler, bias, penalize
 from hotmax._sampling import sample, truncate
+from hotmax._segments import segment_logsumexp, segment_softmax
 from hotmax._softmax import (
     entropy,
     hardmax,
@@ -23,6 +38,7 @@ from hotmax._softmax import (
     softmin,
     temperature_of_base,
 )
+from hotmax._targets import one_hot, smooth_labels
 from hotmax._threads import get_threads, set_threads
 
 __version__ = "0.1.0"
@@ -32,20 +48,41 @@ __all__ = [
     "__version__",
     "beam_search",
     "bias",
+    "brier_loss",
+    "cross_entropy",
+    "distillation_loss",
     "entropy",
+    "entropy_gradient",
+    "entropy_temperature_derivative",
+    "focal_loss",
     "frequencies",
     "get_threads",
     "gumbel_softmax",
     "hardmax",
+    "hessian",
+    "jacobian",
+    "jvp",
+    "kl_divergence",
+    "linear_cross_entropy",
     "log_softmax",
     "logsumexp",
+    "logsumexp_hessian",
+    "mae_loss",
+    "nll_loss",
+    "one_hot",
     "penalize",
+    "perplexity",
     "sample",
+    "segment_logsumexp",
+    "segment_softmax",
     "set_threads",
+    "smooth_labels",
     "smoothmax",
     "softargmax",
     "softmax",
     "softmin",
+    "temperature_derivative",
     "temperature_of_base",
     "truncate",
+    "vjp",
 ]

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from hotmax._boundary import Array, as_array
-from hotmax._foreign import numpy_of
 from hotmax._softmax import log_softmax
 from hotmax._steps import Number
+from hotmax._transfer import numpy_of
 
 WIDTH = Number("width", 1, math.inf, whole=True)
 LENGTH = Number("length", 1, math.inf, whole=True)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from hotmax._boundary import Array, as_array, as_temperature
-from hotmax._foreign import numpy_of
 from hotmax._sampling import sample
 from hotmax._softmax import softmax
 from hotmax._steps import Number
+from hotmax._transfer import numpy_of
 
 DRAWS = Number("draws", 1, float("inf"), whole=True)
 

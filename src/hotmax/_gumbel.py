@@ -10,10 +10,10 @@ import numpy as np
 from hotmax import _threads
 from hotmax._boundary import Array, Axis, Rows, as_array, library_of, result_type
 from hotmax._dispatch import range_of
-from hotmax._foreign import like, numpy_of
 from hotmax._kernels.random import NOISE, gumbel_rows
 from hotmax._random import as_seeds
 from hotmax._softmax import softmax
+from hotmax._transfer import like, numpy_of
 
 
 def gumbel_noise(shape: tuple[int, ...], axis: Axis, seed: object) -> Array:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from hotmax._boundary import Array, Axis, Rows, as_array, as_temperature, result_type
-from hotmax._foreign import like, numpy_of
 from hotmax._kernels.random import STREAMS
 from hotmax._random import as_seeds
 from hotmax._sampling import NOTHING, check_ties, cut, draw, rows_of
 from hotmax._steps import ORDERS, Number, check_step, in_order, program
+from hotmax._transfer import like, numpy_of
 
 REPETITION = Number("repetition", 0, float("inf"), open_low=True, open_high=True)
 PENALTY_RANGE = (-float("inf"), float("inf"))

@@ -9,13 +9,18 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from hotmax._boundary import FLOAT32, Axis, as_temperature, library_of
+from hotmax._boundary import Axis, as_temperature, library_of
 from hotmax._kernels import weighted
-from hotmax._kernels.lanes import SHORT, softmax_small
 from hotmax._libraries import run, run_weighted
-from hotmax._operations import ENTROPY, LOG_SOFTMAX, LOGSUMEXP, SMOOTHMAX, SOFTARGMAX, SOFTMAX
-
-SMALL = 32  # rows
+from hotmax._operations import (
+    ENTROPY,
+    LOG_SOFTMAX,
+    LOGSUMEXP,
+    SMOOTHMAX,
+    SOFTARGMAX,
+    SOFTMAX,
+    softmax_of_few,
+)
 
 
 def softmax(
@@ -57,21 +62,10 @@ def softmax(
     Reference:
         Bridle, Probabilistic interpretation of feedforward classification network outputs, 1990.
     """
-    if (  # a small array: its way to a kernel is most of the work
-        type(x) is ndarray
-        and x.dtype is FLOAT32
-        and len(shape := x.shape) == 2
-        and 0 < shape[1] <= SHORT
-        and shape[0] <= SMALL
-        and type(temperature) is float
-        and temperature == temperature
-        and type(axis) is int
-        and axis == -1
-        and where is None
-        and out is None
-        and softmax_small(result := x.copy(), temperature)
-    ):
-        return result
+    if type(x) is ndarray and out is None and where is None and type(axis) is int and axis == -1:
+        result = softmax_of_few(x, temperature)
+        if result is not None:
+            return result
     return run(SOFTMAX, x, axis, temperature, where, out)
 
 

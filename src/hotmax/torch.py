@@ -8,15 +8,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 try:
     import torch
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError('hotmax.torch needs torch: pip install "hotmax[torch]"') from error
 
 from hotmax._boundary import as_temperature
+from hotmax._losses import cross_entropy
 from hotmax._softmax import log_softmax, softmax
 
-__all__ = ["LogSoftmax", "Softmax"]
+__all__ = ["CrossEntropyLoss", "LogSoftmax", "Softmax"]
 
 
 class _WithTemperature(torch.nn.Module):
@@ -69,4 +72,39 @@ class LogSoftmax(_WithTemperature):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = log_softmax(x, axis=self.dim, temperature=self.temperature)
+        return result
+
+
+class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
+    """Cross entropy of softmax(x / T), as torch.nn.CrossEntropyLoss, and exact.
+
+    Args:
+        weight, size_average, ignore_index, reduce, reduction, label_smoothing: As in
+            torch.nn.CrossEntropyLoss. A class at -inf takes no part of the smoothing, and the mean
+            over nothing (all labels ignored) is 0: torch gives inf and nan.
+        temperature: T.
+
+    Example:
+        >>> import torch, hotmax.torch
+        >>> loss = hotmax.torch.CrossEntropyLoss()
+        >>> loss(torch.tensor([[0.0, -40.0]], dtype=torch.float64), torch.tensor([0])).item()
+        4.248354255291589e-18
+    """
+
+    def __init__(self, *args: Any, temperature: float = 1.0, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.temperature = temperature
+
+    def forward(self, input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        soft = target.is_floating_point()
+        result: torch.Tensor = cross_entropy(
+            input,
+            target,
+            axis=0 if input.ndim == 1 else 1,
+            temperature=self.temperature,
+            weight=self.weight,
+            label_smoothing=self.label_smoothing,
+            ignore_index=None if soft else self.ignore_index,
+            reduction=self.reduction,
+        )
         return result

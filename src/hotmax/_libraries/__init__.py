@@ -25,12 +25,11 @@ def module_of(library: str) -> Any:
     return _modules[library]
 
 
-def refuse_out(out: object, x: object) -> None:
-    if out is not None:
-        raise TypeError(
-            f"out is for NumPy arrays, and x is a {type(x).__module__}.{type(x).__qualname__}: "
-            f"leave it out"
-        )
+def refuse_out(x: object) -> None:
+    raise TypeError(
+        f"out is for NumPy arrays, and x is a {type(x).__module__}.{type(x).__qualname__}: "
+        f"leave it out"
+    )
 
 
 def run(
@@ -45,8 +44,10 @@ def run(
     """One of the functions over logits, on whatever kind of array x is."""
     library = library_of(x)
     if library is not None:
-        refuse_out(out, x)
-        return module_of(library).run(operation, x, axis, temperature, where, keepdims)
+        if out is not None:
+            refuse_out(x)
+        module = _modules.get(library) or module_of(library)
+        return module.run(operation, x, axis, temperature, where, keepdims)
     if operation.reduces:
         return reduce_rows(operation, x, axis, temperature, where, keepdims, out)
     return map_entries(operation, x, axis, temperature, where, out)
@@ -66,7 +67,8 @@ def run_weighted(
     """logsumexp with weights, likewise."""
     library = library_of(x)
     if library is not None:
-        refuse_out(out, x)
+        if out is not None:
+            refuse_out(x)
         module = module_of(library)
         return module.run_weighted(x, weights, axis, temperature, where, return_sign, keepdims)
     return reduce_weighted(kernel, x, weights, axis, temperature, where, return_sign, keepdims, out)

@@ -18,10 +18,14 @@ from hotmax._derivatives import PULL, Point, pull_temperature
 from hotmax._dispatch import STEP, Operation, map_entries, reduce_rows
 from hotmax._generic import Given, Layout, evaluate, weighted
 from hotmax._kernels.pullback import softmax_pullback
-from hotmax._operations import OPERATIONS
+from hotmax._operations import OPERATIONS, SOFTMAX, softmax_of_few
 from hotmax._threads import for_ranges
 
+# Names of their own: a small tensor has no time to look them up.
+is_compiling, is_tracing = torch.compiler.is_compiling, torch._C._is_tracing
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+is_grad_enabled, from_numpy = torch.is_grad_enabled, torch.from_numpy
+STRIDED, BFLOAT16, FLOAT32 = torch.strided, torch.bfloat16, torch.float32
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -37,8 +41,12 @@ def run(
         type(temperature) is float
         and where is None
         and is_direct(x)
-        and not (x.requires_grad and torch.is_grad_enabled())
+        and not (x.requires_grad and is_grad_enabled())
     ):
+        if operation is SOFTMAX and axis == -1 and x.dtype is FLOAT32 and not x.requires_grad:
+            few = softmax_of_few(x.numpy(), temperature)
+            if few is not None:
+                return from_numpy(few)
         return by_kernel(operation, x, axis, temperature, None, keepdims)
     if x.layout is not torch.strided:
         raise TypeError(f"x must be a strided tensor, got layout {x.layout}")
@@ -70,7 +78,7 @@ def is_traced(x: torch.Tensor) -> bool:
 
 def is_transformed(x: torch.Tensor) -> bool:
     """Is x inside torch.func or forward-mode derivatives? They follow the generic path's steps."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return False
     return is_wrapped(x) or forward_ad._current_level >= 0
 
@@ -78,12 +86,13 @@ def is_transformed(x: torch.Tensor) -> bool:
 def is_direct(x: Any) -> bool:
     """May the kernels read this tensor's memory?"""
     return (
-        not torch.compiler.is_compiling()
+        not is_compiling()
         and type(x) in PLAIN
         and x.is_cpu
-        and not is_transformed(x)
-        and x.layout is torch.strided
-        and not torch._C._is_tracing()
+        and not is_wrapped(x)
+        and forward_ad._current_level < 0
+        and x.layout is STRIDED
+        and not is_tracing()
     )
 
 
@@ -95,7 +104,7 @@ def is_batched(g: torch.Tensor) -> bool:
 def by_kernel(
     operation: Operation, x: torch.Tensor, axis: Axis, temperature: Any, where: Any, keepdims: bool
 ) -> torch.Tensor:
-    half = x.dtype is torch.bfloat16  # NumPy has no such type; the kernels compute in float32
+    half = x.dtype is BFLOAT16  # NumPy has no such type; the kernels compute in float32
     source = x.detach().float().numpy() if half else x.detach().numpy()
     result: Any
     if operation.reduces:

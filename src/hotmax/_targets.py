@@ -1,0 +1,275 @@
+"""What comes in with a loss: labels or probabilities, class weights, smoothing, how to reduce.
+
+As in `_boundary`, what is wrong with an argument is said here, before any work.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+from typing import Any
+
+import numpy as np
+
+from hotmax._boundary import (
+    FLOAT64,
+    Array,
+    Axis,
+    Rows,
+    as_array,
+    compute_type,
+    give_back,
+    normalize_axes,
+)
+from hotmax._kernels.losses import count_labels, find_outside, mean_of, settle_labels, sum_parts
+from hotmax._kernels.segments import count_segments, order_segments
+from hotmax._kernels.targets import check_targets
+from hotmax._rowwise import Batch, for_batches
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+def logits_rows(
+    logits: object, axis: Axis, temperature: object, where: object, name: str = "logits"
+) -> Rows:
+    as_array(logits, name)
+    return Rows(logits, axis, temperature, where)
+
+
+def as_labels(targets: object, rows: Rows, ignore_index: object = None) -> Array:
+    """Class numbers, one for each row, in one line; -1 where they are to be ignored."""
+    return as_class_numbers(targets, rows.shape_of_numbers(False), rows.classes, ignore_index)
+
+
+def as_class_numbers(
+    targets: object, shape: tuple[int, ...], classes: int, ignore_index: object
+) -> Array:
+    labels = as_array(targets, "targets")
+    if labels.dtype.kind not in "iu" and labels.size:
+        raise TypeError(f"targets must hold integers, the numbers of classes, got {labels.dtype}")
+    if labels.dtype.kind not in "iu":
+        labels = labels.astype(np.int64)
+    ignored = 0 if ignore_index is None else as_integer(ignore_index, "ignore_index")
+    if labels.shape != shape:
+        raise ValueError(
+            f"targets of integers are class numbers and must have the shape of the logits without "
+            f"axis, {shape}, got {labels.shape}; probabilities are given as floats"
+        )
+    flat = np.ascontiguousarray(labels).reshape(-1)
+    as_they_are = flat.dtype == np.int64 and ignore_index is None
+    settled = flat if as_they_are else np.empty(flat.size, np.int64)
+    if as_they_are:
+        place = find_outside(flat, classes)
+    else:
+        place = settle_labels(flat, ignored, ignore_index is not None, classes, settled)
+    if place >= 0:
+        index = tuple(int(i) for i in np.unravel_index(place, shape)) if shape else ()
+        besides = "" if ignore_index is None else f", or be ignore_index, {ignored}"
+        raise ValueError(
+            f"targets must lie in 0..{classes - 1}{besides}, got {flat[place]} at {index}"
+        )
+    return settled
+
+
+def as_integer(number: object, name: str) -> int:
+    if isinstance(number, bool | np.bool_) or not hasattr(number, "__index__"):
+        raise TypeError(f"{name} must be an int, got {number!r}")
+    return operator.index(number)
+
+
+def is_probabilities(targets: object, shape: tuple[int, ...]) -> bool:
+    """Are these targets probabilities (floats), and not labels (integers, of this shape)?"""
+    array = as_array(targets, "targets")
+    return array.dtype.kind in "fV" and not (array.size == 0 and array.shape == shape)
+
+
+def as_probabilities(targets: object, rows: Rows, ignore_index: object = None) -> Array:
+    """Probabilities in the shape of x: no number below 0, and rows that add up to 1."""
+    array = as_array(targets, "targets")
+    if ignore_index is not None:
+        raise ValueError("ignore_index needs targets that are class numbers, got probabilities")
+    if array.shape != rows.shape:
+        raise ValueError(
+            f"targets of floats are probabilities and must have the shape of the logits, "
+            f"{rows.shape}, got {array.shape}; class numbers are given as integers"
+        )
+    found: list[tuple[int, int, float]] = []
+    digits = {"float16": 11, "bfloat16": 8, "float32": 24}.get(array.dtype.name, 53)
+    tolerance = 2.0 ** (-(digits - 1) / 2)
+
+    def visit(batch: Batch) -> None:
+        wrong, row, number = check_targets(batch.x, tolerance)
+        if wrong:
+            found.append((batch.numbers.start + row, wrong, number))
+
+    for_batches(Rows(array, tuple(rows.axes), 1.0, None), visit, compute_type(array.dtype))
+    if found:
+        row, wrong, number = min(found)
+        must = "be at least 0" if wrong == 1 else "add up to 1 over axis"
+        raise ValueError(f"targets that are probabilities must {must}, got {number} in row {row}")
+    if rows.count and not rows.classes:
+        raise ValueError("targets that are probabilities must add up to 1, got no classes")
+    return array
+
+
+def as_weight(weight: object, classes: int) -> Array:
+    """Class weights in one line; without entries if there are none given."""
+    if weight is None:
+        return np.empty(0)
+    array = as_array(weight, "weight")
+    if array.size != classes or array.ndim == 0:
+        raise ValueError(
+            f"weight must hold one number for each of {classes} classes, got shape {array.shape}"
+        )
+    flat = np.array(array, np.float64).reshape(-1)
+    if not ((flat >= 0.0) & (flat < np.inf)).all():
+        raise ValueError("weight must hold finite numbers of at least 0")
+    return flat
+
+
+def as_real(number: object, name: str) -> float:
+    if isinstance(number, bool | np.bool_) or not isinstance(number, numbers.Real | np.number):
+        raise TypeError(f"{name} must be a real number, got {number!r}")
+    return float(number)
+
+
+def as_smoothing(label_smoothing: object) -> float:
+    smoothing = as_real(label_smoothing, "label_smoothing")
+    if not 0.0 <= smoothing <= 1.0:
+        raise ValueError(f"label_smoothing must lie in 0..1, got {label_smoothing!r}")
+    return smoothing
+
+
+def check_reduction(reduction: object) -> None:
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
+
+
+def label_count(labels: Array, weights: Array) -> tuple[float, float]:
+    """What a mean is over, in two words: the labels that count, or their weights' sum."""
+    return count_labels(labels, weights)  # type: ignore[no-any-return]
+
+
+def scale_of_gradient(reduction: object, count: float) -> float:
+    """A mean's gradient is that of the sum over what it is a mean over; over nothing it is 0."""
+    if reduction != "mean":
+        return 1.0
+    return 1.0 / count if count else 0.0
+
+
+def reduce_values(
+    values: Array, reduction: object, count: tuple[float, float], shape: tuple[int, ...]
+) -> Any:
+    """Losses of rows, all together or each for itself, in float64."""
+    if reduction == "none":
+        return values.reshape(shape)
+    if reduction == "sum":
+        high, low = sum_parts(values)
+        return np.float64(high + low)
+    return np.float64(mean_of(values, *count))
+
+
+def settle_masked(values: Array, rows: Rows) -> None:
+    """A row with nothing allowed by `where` gives its target no probability."""
+    if rows.where is not None and rows.classes:
+        nothing = ~rows.view(rows.where).any(axis=-1).reshape(-1)
+        values[nothing & np.isnan(values)] = math.inf
+
+
+def in_type(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A number, or an array of them, in the type that the logits came in."""
+    array = np.asarray(value)
+    return give_back(array, array.shape, dtype, None)
+
+
+def check_segments(ids: Array, entries: int, num_segments: object) -> tuple[Array, Array]:
+    """(the order of the entries, group by group, and where each group starts in it)."""
+    if ids.dtype.kind not in "iu" and ids.size:
+        raise TypeError(f"segment_ids must hold integers, got {ids.dtype}")
+    if ids.shape != (entries,):
+        raise ValueError(
+            f"segment_ids must have shape {(entries,)}, one for each entry along axis, "
+            f"got {ids.shape}"
+        )
+    ids = ids.astype(np.int64)
+    low, high = (int(ids.min()), int(ids.max())) if ids.size else (0, -1)
+    count = high + 1 if num_segments is None else as_integer(num_segments, "num_segments")
+    if num_segments is not None and count < 0:
+        raise ValueError(f"num_segments must be at least 0, got {num_segments}")
+    if low < 0 or high >= count:
+        wrong = low if low < 0 else high
+        raise ValueError(f"segment_ids must lie in 0..{count - 1}, got {wrong}")
+    starts, order = np.empty(count + 1, np.int64), np.empty(ids.size, np.int64)
+    count_segments(ids, starts)
+    order_segments(ids, starts, order)
+    return order, starts
+
+
+def one_hot(targets: object, classes: int, *, axis: int = -1) -> Array:
+    """Class numbers as probabilities: 1 at the class, 0 elsewhere.
+
+    Args:
+        targets: Integers in 0..classes - 1, of any shape.
+        classes: How many classes there are.
+        axis: Where the new dimension goes in the result.
+
+    Returns:
+        A float64 array with one dimension more than `targets`.
+
+    Example:
+        >>> import hotmax as hm
+        >>> hm.one_hot([0, 2], 3)
+        array([[1., 0., 0.],
+               [0., 0., 1.]])
+
+    The same in NumPy:
+        np.eye(classes)[targets]
+    """
+    array = as_array(targets, "targets")
+    count = as_integer(classes, "classes")
+    if count < 1:
+        raise ValueError(f"classes must be at least 1, got {classes}")
+    (place,) = normalize_axes(as_integer(axis, "axis"), array.ndim + 1)
+    labels = as_class_numbers(array, array.shape, count, None)
+    hot = np.zeros((labels.size, count))
+    hot[np.arange(labels.size), labels] = 1.0
+    return np.moveaxis(hot.reshape(*array.shape, count), -1, place)
+
+
+def smooth_labels(
+    targets: object, label_smoothing: float, *, classes: int | None = None, axis: int = -1
+) -> Array:
+    """Targets mixed with the uniform distribution: (1 - s) y + s / n.
+
+    Args:
+        targets: Class numbers, which need `classes`, or probabilities along `axis`.
+        label_smoothing: s, from 0 (as they are) to 1 (uniform).
+        classes: How many classes there are, if the targets are class numbers.
+        axis: Where the classes go in the result, or lie in the probabilities.
+
+    Example:
+        >>> import hotmax as hm
+        >>> hm.smooth_labels([0, 2], 0.3, classes=3).round(3)
+        array([[0.8, 0.1, 0.1],
+               [0.1, 0.1, 0.8]])
+
+    The same in NumPy:
+        (1 - label_smoothing) * np.eye(classes)[targets] + label_smoothing / classes
+
+    Reference:
+        Szegedy et al., Rethinking the Inception architecture for computer vision, 2016.
+    """
+    smoothing = as_smoothing(label_smoothing)
+    if is_probabilities(targets, (0,)):
+        rows = Rows(targets, as_integer(axis, "axis"), 1.0, None)
+        hot = as_probabilities(targets, rows)
+        if classes is not None and classes != rows.classes:
+            raise ValueError(f"classes must be {rows.classes}, that of targets, got {classes}")
+        soft: Array = (1.0 - smoothing) * hot.astype(FLOAT64) + smoothing / rows.classes
+        return soft.astype(rows.dtype)
+    if classes is None:
+        raise ValueError("classes must be given if targets are class numbers")
+    mixed: Array = (1.0 - smoothing) * one_hot(targets, classes, axis=axis)
+    mixed += smoothing / classes
+    return mixed

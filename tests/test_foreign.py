@@ -1,0 +1,271 @@
+"""Losses and derivatives of torch and jax arrays: the same numbers, and the right derivatives."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+import hotmax as hm
+from hotmax.torch import CrossEntropyLoss
+
+jax.config.update("jax_enable_x64", True)
+F = torch.nn.functional
+
+RNG = np.random.default_rng(0)
+X, Z, V = RNG.standard_normal((3, 4, 6))
+X[1, 2] = -math.inf
+Z[1, 2] = -math.inf
+Y = np.array([0, 5, 1, 3])
+SOFT = hm.softmax(RNG.standard_normal((4, 6)), where=np.arange(6) != 4)  # 0 where MASK is False
+SOFT[1] = [0.5, 0.5, 0, 0, 0, 0]
+W = RNG.random(6)
+IDS = np.array([1, 0, 1, 3, 0, 3])
+MASK = np.array([True, True, True, True, False, True])
+
+# function, its arguments, how many of them have a derivative
+LOSSES = [
+    (hm.cross_entropy, (X, Y), 1),
+    (hm.cross_entropy, (X, SOFT), 1),
+    (hm.perplexity, (X, Y), 1),
+    (hm.nll_loss, (hm.log_softmax(X), Y), 1),
+    (hm.mae_loss, (X, Y), 1),
+    (hm.brier_loss, (X, Y), 1),
+    (hm.focal_loss, (X, Y), 1),
+    (hm.kl_divergence, (X, Z), 2),
+    (hm.distillation_loss, (X, Z), 1),
+]
+OTHERS = [
+    (hm.jacobian, (X,)),
+    (hm.logsumexp_hessian, (X,)),
+    (hm.hessian, (X,)),
+    (hm.jvp, (X, V)),
+    (hm.vjp, (X, V)),
+    (hm.temperature_derivative, (X,)),
+    (hm.entropy_gradient, (X,)),
+    (hm.entropy_temperature_derivative, (X,)),
+    (hm.segment_softmax, (X, IDS)),
+    (hm.segment_logsumexp, (X, IDS)),
+]
+names = [f"{f.__name__} {i}" for i, (f, *_) in enumerate(LOSSES)]
+
+
+def options_of(function):
+    """Every option that the function has, one at a time and together."""
+    sets = [{}]
+    has = function.__wrapped__.__kwdefaults__ if hasattr(function, "__wrapped__") else {}
+    has = (
+        set(has or {}) | {"temperature"} - {"nll_loss"} if function is not hm.nll_loss else set(has)
+    )
+    if "reduction" in has:
+        sets += [{"reduction": "sum"}, {"reduction": "none"}]
+    if "temperature" in has:
+        sets += [{"temperature": 0.5}, {"temperature": -2.0}]
+    if "where" in has:
+        sets += [{"where": MASK}]
+    if "weight" in has:
+        sets += [{"weight": W, "reduction": "mean"}]
+    if "label_smoothing" in has:
+        sets += [{"label_smoothing": 0.1}, {"label_smoothing": 0.2, "where": MASK, "weight": W}]
+    return sets
+
+
+def turned(arguments, options):
+    """Below temperature 0 it is +inf that is not there."""
+    if options.get("temperature", 1.0) > 0:
+        return arguments
+    return tuple(
+        np.where(a == -math.inf, math.inf, a) if a.dtype == float else a for a in arguments
+    )
+
+
+def to_torch(a, grad=False):
+    tensor = torch.from_numpy(np.array(a))
+    return tensor.requires_grad_() if grad else tensor
+
+
+def close(got, want):
+    np.testing.assert_allclose(np.asarray(got), want, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(("function", "arguments", "by"), LOSSES, ids=names)
+def test_losses_on_torch(function, arguments, by):
+    for options in options_of(function):
+        inputs = turned(arguments, options)
+        want, gradients = function(*inputs, return_grad=True, **options)
+        gradients = gradients if isinstance(gradients, tuple) else (gradients,)
+        given = [to_torch(a, i < by) for i, a in enumerate(inputs)]
+        got = function(*given, **options)
+        assert isinstance(got, torch.Tensor)
+        close(got.detach(), want)
+        got.sum().backward()
+        for tensor, gradient in zip(given, gradients, strict=False):
+            close(tensor.grad, gradient)
+        plain = [to_torch(a) for a in inputs]
+        value, its = function(*plain, return_grad=True, **options)
+        close(value, want)
+        close(its[0] if isinstance(its, tuple) else its, gradients[0])
+        if options.get("reduction") == "none":  # each row by a factor of its own
+            factor = torch.tensor([1.0, -2.0, 0.5, 3.0], dtype=torch.float64)
+            given = [to_torch(a, i < by) for i, a in enumerate(inputs)]
+            (function(*given, **options) * factor).sum().backward()
+            close(given[0].grad, gradients[0] * factor.numpy()[:, None])
+
+
+@pytest.mark.parametrize(("function", "arguments", "by"), LOSSES, ids=names)
+def test_losses_on_jax(function, arguments, by):
+    for options in options_of(function):
+        inputs = turned(arguments, options)
+        want, gradients = function(*inputs, return_grad=True, **options)
+        gradients = gradients if isinstance(gradients, tuple) else (gradients,)
+        given = [jnp.asarray(a) for a in inputs]
+        got = function(*given, **options)
+        assert isinstance(got, jax.Array)
+        close(got, want)
+        value, its = function(*given, return_grad=True, **options)
+        close(value, want)
+        close(its[0] if isinstance(its, tuple) else its, gradients[0])
+
+        def summed(*points, f=function, rest=given, options=options):
+            return f(*points, *rest[len(points) :], **options).sum()
+
+        places = tuple(range(len(gradients)))
+        for gradient, its in zip(
+            gradients, jax.jit(jax.grad(summed, places))(*given), strict=False
+        ):
+            close(its, gradient)
+
+
+def test_labels_may_be_traced():
+    x, y = jnp.asarray(X), jnp.asarray(Y)
+    compiled = jax.jit(lambda a, b: hm.cross_entropy(a, b, ignore_index=-1, reduction="none"))
+    close(compiled(x, y), hm.cross_entropy(X, Y, reduction="none"))
+    got = compiled(x, jnp.array([0, -1, 9, 3]))
+    assert got[1] == 0
+    assert np.isnan(got[2])
+
+
+@pytest.mark.parametrize(("function", "arguments"), OTHERS, ids=[f.__name__ for f, _ in OTHERS])
+def test_derivatives_on_both(function, arguments):
+    for options in ({}, {"temperature": 0.5}, {"temperature": -2.0}, {"where": MASK}, {"axis": 0}):
+        if "axis" in options and function in (hm.segment_softmax, hm.segment_logsumexp):
+            given = (arguments[0].T, arguments[1])
+        else:
+            given = turned(arguments, options)
+        want = function(*given, **options)
+        got = function(*[to_torch(a) for a in given], **options)
+        assert isinstance(got, torch.Tensor)
+        close(got, want)
+        got = function(*[jnp.asarray(a) for a in given], **options)
+        assert isinstance(got, jax.Array)
+        close(got, want)
+        tensor = to_torch(given[0], True)  # the formula, with a derivative
+        got = function(tensor, *[to_torch(a) for a in given[1:]], **options)
+        close(got.detach(), want)
+        torch.where(torch.isfinite(got), got, 0.0).sum().backward()
+        assert torch.isfinite(tensor.grad).all()
+
+
+def test_second_derivatives():
+    x, y = to_torch(np.where(np.isinf(X), 0.0, X), True), to_torch(Y)
+    assert torch.autograd.gradcheck(lambda a: hm.cross_entropy(a, y), (x,))
+    assert torch.autograd.gradgradcheck(lambda a: hm.cross_entropy(a, y), (x,))
+    assert torch.autograd.gradgradcheck(lambda a: hm.brier_loss(a, y), (x,))
+    z = to_torch(V)
+    assert torch.autograd.gradgradcheck(lambda a: hm.kl_divergence(a, z), (x,))
+
+
+def test_a_temperature_that_is_learned():
+    x, y = to_torch(np.where(np.isinf(X), 0.0, X)), to_torch(Y)
+    t = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
+    hm.cross_entropy(x, y, temperature=t).backward()
+    h = 1e-6
+    up, down = (hm.cross_entropy(x.numpy(), Y, temperature=1.5 + s) for s in (h, -h))
+    assert t.grad.item() == pytest.approx((up - down) / (2 * h), rel=1e-7)
+
+
+def test_linear_on_both():
+    h, w, b = RNG.standard_normal((4, 3)), RNG.standard_normal((6, 3)), RNG.standard_normal(6)
+    for reduction, bias in itertools.product(("mean", "none"), (None, b)):
+        want, gradients = hm.linear_cross_entropy(
+            h, w, Y, bias, reduction=reduction, return_grad=True
+        )
+        given = [None if a is None else to_torch(a, True) for a in (h, w, bias)]
+        got = hm.linear_cross_entropy(*given[:2], to_torch(Y), given[2], reduction=reduction)
+        close(got.detach(), want)
+        got.sum().backward()
+        for tensor, gradient in zip(given, gradients, strict=True):
+            if tensor is not None:
+                close(tensor.grad, gradient)
+        j = [None if a is None else jnp.asarray(a) for a in (h, w, bias)]
+        value, its = hm.linear_cross_entropy(
+            *j[:2], jnp.asarray(Y), j[2], reduction=reduction, return_grad=True
+        )
+        close(value, want)
+        for got, gradient in zip(its, gradients, strict=True):
+            assert (got is None) == (gradient is None)
+            if got is not None:
+                close(got, gradient)
+
+
+def test_types_come_back():
+    for kind in (torch.float16, torch.bfloat16, torch.float32):
+        x = torch.randn(3, 5, generator=torch.Generator().manual_seed(0)).to(kind).requires_grad_()
+        loss = hm.cross_entropy(x, torch.tensor([0, 1, 2]))
+        assert loss.dtype is kind
+        loss.backward()
+        assert x.grad.dtype is kind
+        want = F.cross_entropy(x.detach().double(), torch.tensor([0, 1, 2]))
+        assert loss.item() == pytest.approx(want.item(), rel=1e-2)
+    assert hm.cross_entropy(jnp.zeros((1, 3), jnp.bfloat16), jnp.array([0])).dtype == jnp.bfloat16
+
+
+def test_refused():
+    with pytest.raises(ValueError, match=r"targets must lie in 0..5"):
+        hm.cross_entropy(to_torch(X), torch.tensor([0, 1, 2, 6]))
+    with pytest.raises(ValueError, match=r"targets must lie in 0..5"):
+        hm.cross_entropy(jnp.asarray(X), jnp.array([0, 1, 2, 6]))
+    with pytest.raises(ValueError, match="add up to 1"):
+        hm.cross_entropy(jnp.asarray(X), jnp.asarray(np.abs(V)))
+    with pytest.raises(ValueError, match="reduction must be one of"):
+        hm.mae_loss(to_torch(X), to_torch(Y), reduction="both")
+    with pytest.raises(TypeError, match=r"targets is a torch\.Tensor"):
+        hm.cross_entropy(X, to_torch(Y))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_module_is_a_drop_in(weighted, smoothing, reduction):
+    options = {"label_smoothing": smoothing, "reduction": reduction}
+    weight = to_torch(W) if weighted else None
+    ours = CrossEntropyLoss(weight, ignore_index=5, **options)
+    theirs = torch.nn.CrossEntropyLoss(weight, ignore_index=5, **options)
+    image = torch.from_numpy(np.random.default_rng(5).standard_normal((2, 6, 3)))
+    for x, y in (
+        (to_torch(V), to_torch(Y)),
+        (image, torch.tensor([[0, 5, 1], [2, 2, 3]])),
+        (to_torch(V[0]), torch.tensor(2)),
+    ):
+        a, b = (x.clone().requires_grad_() for _ in range(2))
+        close(ours(a, y).detach(), theirs(b, y).detach())
+        ours(a, y).sum().backward()
+        theirs(b, y).sum().backward()
+        close(a.grad, b.grad)
+    theirs.ignore_index = -100  # torch takes no other beside probabilities
+    close(ours(to_torch(V), to_torch(SOFT)), theirs(to_torch(V), to_torch(SOFT)))
+    assert len(list(ours.parameters())) == 0
+    assert ("weight" in ours.state_dict()) == weighted
+
+
+def test_the_module_where_torch_fails():
+    x, y = to_torch(X, True), torch.full((4,), -100)
+    loss = CrossEntropyLoss(temperature=2.0)(x, y)
+    assert loss.item() == 0
+    loss.backward()
+    assert (x.grad == 0).all()
