@@ -44,6 +44,17 @@ CALLS = """
         hm.segment_softmax(x, np.arange(n) % 4, temperature=t)
         hm.segment_logsumexp(x, np.arange(n) % 4, temperature=t)
     hm.jacobian(x[:, :9]), hm.hessian(x[:, :9])
+    for kind, shape in itertools.product((np.float32, np.float64), [(1, 1), (40, 7), (3, 5000)]):
+        x = np.round(rng.normal(size=shape).astype(kind) * 4)
+        for t in (1.0, 0.0, np.inf):
+            hm.sample(x, temperature=t, size=3), hm.sample(x, temperature=t, replace=False)
+            for name, value in dict(top_k=3, top_p=0.7, min_p=0.1, typical_p=0.7, epsilon=0.01,
+                                    eta=0.01, top_n_sigma=1.0).items():
+                hm.sample(x, temperature=t, size=2, **{name: value})
+                hm.truncate(x, temperature=t, **{name: value})
+        steps = {"top_k": 9, "typical_p": 0.9, "top_p": 0.9, "xtc": (1.0, 0.01), "mirostat": 2.0}
+        hm.Sampler({**steps, "dynamic_temperature": (0.1, 2.0)}, order="llama.cpp")(x)
+        hm.gumbel_softmax(x)
     long = rng.normal(size=(1, (1 << 20) + 3)).astype(np.float32)
     hm.softmax(long), hm.softmax(long[:, :200001])
 """

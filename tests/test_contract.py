@@ -46,13 +46,14 @@ FLOW = (
     {"_generic", "_dispatch", "_heads"},
     {"_derivatives", "_operations", "_rowwise"},
     {"_libraries"},
-    {"_softmax", "_targets"},
+    {"_softmax", "_targets", "_transfer", "_random", "_steps"},
     {"_foreign"},
     {"_foreign_calculus", "_torch_losses"},
     {"_adapt"},
-    {"_calculus", "_losses", "_confidence", "_divergences", "_segments", "_sampling", "_attention"},
+    {"_calculus", "_losses", "_confidence", "_divergences", "_segments", "_attention"},
     {"_target_entropy"},
-    {"_linear_losses", "_attention_vjp", "_saturation"},
+    {"_linear_losses", "_sampling", "_gumbel", "_decoding", "_attention_vjp", "_saturation"},
+    {"_samplers", "_frequencies"},
     {"calibration", "laws", "_regression"},
     {"torch", "io"},
     {"view"},
@@ -166,6 +167,9 @@ BY_POSITION = {
     "linear_cross_entropy": {"bias"},
     "distillation_loss": {"temperature"},
     "one_hot": {"classes"},
+    "beam_search": {"start"},
+    "bias": {"tokens"},
+    "penalize": {"tokens"},
     "smooth_labels": {"label_smoothing"},
 }
 
@@ -237,9 +241,10 @@ OPTIONS = {
     "smooth_labels": lambda t: {"classes": 3},
 }
 
-
-# No formula: they have figures, or a search, or a gradient.
-WITHOUT = ("attention_saturation", "attention_vjp", "saturation", "temperature_for_entropy")
+# Draws and searches, which no NumPy expression says.
+NO_FORMULA = {"Sampler", "beam_search", "bias", "frequencies", "get_threads", "gumbel_softmax"}
+NO_FORMULA |= {"penalize", "sample", "set_threads", "truncate", "saturation"}
+NO_FORMULA |= {"temperature_for_entropy"}
 
 
 @pytest.mark.parametrize("name", ["attention", "attention_weights"])
@@ -255,11 +260,7 @@ def test_attention_is_the_same_in_numpy(name):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        n
-        for n in PUBLIC
-        if not n.endswith("_threads") and n not in WITHOUT and not n.startswith("attention")
-    ],
+    [n for n in PUBLIC if n not in NO_FORMULA and not n.startswith("attention")],
 )
 def test_the_same_in_numpy(name):
     """The formula in the docstring, evaluated on a mild input, is what the function gives."""
@@ -423,6 +424,17 @@ PLAIN = """
     x = rng.standard_normal((2, 7))
     print("weights float64 7 1.0", *hm.logsumexp(x, weights=np.arange(7.0)).tolist())
     print("axis float64 7 1.0", *hm.softmax(x, axis=0).ravel().tolist())
+    for n in (7, 70):
+        x = np.round(rng.standard_normal((3, n)) * 4)
+        for option in ({}, {"top_k": 3}, {"top_p": 0.7}, {"typical_p": 0.7}, {"eta": 0.1}):
+            for t in (1.0, 0.0):
+                drawn = hm.sample(x, temperature=t, size=2, seed=1, **option)
+                print("sample float64", n, t, *drawn.ravel().tolist())
+                kept = hm.truncate(x, temperature=t, **option)
+                print("truncate float64", n, t, *(kept > -np.inf).ravel().astype(float).tolist())
+        drawn = hm.sample(x, size=3, replace=False, seed=1)
+        print("distinct float64", n, 1.0, *drawn.ravel().tolist())
+    x = rng.standard_normal((2, 7))
     print("mask float64 7 1.0", *hm.softmax(x, where=x > 0).ravel().tolist())
     for n in (7, 70):
         for kind in ("float32", "float64"):

@@ -1,6 +1,6 @@
 """hotmax: from logits to probabilities and decisions that can be trusted, at every temperature.
 
-The flow: logits -> (temperature) -> probabilities -> losses, and every derivative
+The flow: logits -> (temperature) -> probabilities -> losses, sampling, and every derivative
 
     >>> import hotmax as hm
     >>> hm.softmax([1.0, 2.0, 3.0], temperature=0.7).round(4)
@@ -20,9 +20,14 @@ from hotmax._calculus import (
     vjp,
 )
 from hotmax._confidence import brier_loss, focal_loss, mae_loss
+from hotmax._decoding import beam_search
 from hotmax._divergences import distillation_loss, kl_divergence
+from hotmax._frequencies import frequencies
+from hotmax._gumbel import gumbel_softmax
 from hotmax._linear_losses import linear_cross_entropy
 from hotmax._losses import cross_entropy, nll_loss, perplexity
+from hotmax._samplers import Sampler, bias, penalize
+from hotmax._sampling import sample, truncate
 from hotmax._saturation import attention_saturation, saturation
 from hotmax._segments import segment_logsumexp, segment_softmax
 from hotmax._softmax import (
@@ -43,11 +48,14 @@ from hotmax._threads import get_threads, set_threads
 __version__ = "0.1.0"
 
 __all__ = [
+    "Sampler",
     "__version__",
     "attention",
     "attention_saturation",
     "attention_vjp",
     "attention_weights",
+    "beam_search",
+    "bias",
     "brier_loss",
     "cross_entropy",
     "distillation_loss",
@@ -55,7 +63,9 @@ __all__ = [
     "entropy_gradient",
     "entropy_temperature_derivative",
     "focal_loss",
+    "frequencies",
     "get_threads",
+    "gumbel_softmax",
     "hardmax",
     "hessian",
     "jacobian",
@@ -68,7 +78,9 @@ __all__ = [
     "mae_loss",
     "nll_loss",
     "one_hot",
+    "penalize",
     "perplexity",
+    "sample",
     "saturation",
     "segment_logsumexp",
     "segment_softmax",
@@ -81,5 +93,6 @@ __all__ = [
     "temperature_derivative",
     "temperature_for_entropy",
     "temperature_of_base",
+    "truncate",
     "vjp",
 ]

@@ -1,0 +1,102 @@
+"""Gumbel-softmax: samples that are nearly one-hot, and that gradients pass through."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from hotmax import _threads
+from hotmax._boundary import Array, Axis, Rows, as_array, library_of, result_type
+from hotmax._dispatch import range_of
+from hotmax._kernels.random import NOISE, gumbel_rows
+from hotmax._random import as_seeds
+from hotmax._softmax import softmax
+from hotmax._transfer import like, numpy_of
+
+
+def gumbel_noise(shape: tuple[int, ...], axis: Axis, seed: object) -> Array:
+    """-log(-log u) for each entry of `shape`, in float64, by seed, row and class."""
+    rows = Rows(np.broadcast_to(np.float64(0.0), shape), axis, 1.0, None)
+    seeds = as_seeds(seed, rows.shape_of_numbers(False))
+    flat = np.empty((rows.count, rows.classes))
+
+    def work(start: int, stop: int) -> None:
+        gumbel_rows(flat, seeds.keys, seeds.rows, NOISE, start, stop)
+
+    if flat.size:
+        _threads.for_ranges(work, rows.count, range_of(rows.count, rows.classes))
+    target = np.empty(shape)
+    turned = rows.turn(target) if rows.axes else target
+    turned[...] = flat.reshape(turned.shape)
+    return target
+
+
+def gumbel_softmax(
+    logits: object,
+    *,
+    temperature: object = 1.0,
+    hard: bool = False,
+    seed: object = None,
+    where: object = None,
+    axis: Axis = -1,
+) -> Any:
+    """softmax((x + G) / T) with Gumbel noise G: a draw from softmax(x), made soft.
+
+    The largest entry lies at class c with the probability softmax(x)[c]. As T tends to 0 the result
+    tends to one-hot, and as T grows to uniform.
+
+    Args:
+        logits: As x in `softmax`.
+        temperature, where, axis: As in `softmax`.
+        hard: True for one-hot; its gradient is that of the soft sample (straight through).
+        seed: As in `sample`.
+
+    Returns:
+        Samples in the shape and float type of the input; each row sums to 1.
+
+    Example:
+        >>> import hotmax as hm
+        >>> hm.gumbel_softmax([1.0, 2.0, 3.0], temperature=0.5, seed=0).round(3)
+        array([0.273, 0.019, 0.708])
+        >>> hm.gumbel_softmax([1.0, 2.0, 3.0], hard=True, seed=0)
+        array([0., 0., 1.])
+
+    Reference:
+        Jang, Gu and Poole, Categorical reparameterization with Gumbel-softmax, 2017; Maddison, Mnih
+        and Teh, The concrete distribution, 2017.
+    """
+    if not isinstance(hard, bool):
+        raise TypeError(f"hard must be True or False, got {hard!r}")
+    if library_of(logits) in ("torch", "jax"):
+        return _differentiable(logits, temperature, hard, seed, where, axis)
+    x = as_array(logits, "logits")
+    noisy = x.astype(np.float64) + gumbel_noise(x.shape, axis, seed)
+    heat = 0.0 if hard else temperature
+    soft = softmax(noisy, axis=axis, temperature=heat, where=where)
+    return soft.astype(result_type(x.dtype))
+
+
+def _differentiable(
+    logits: Any, temperature: object, hard: bool, seed: object, where: object, axis: Axis
+) -> Any:
+    """For torch and jax: their own sum, so that gradients pass; halves in float32."""
+    noise = gumbel_noise(tuple(logits.shape), axis, numpy_of(seed))
+    if library_of(logits) == "torch":
+        torch = sys.modules["torch"]
+        kind = logits.dtype if logits.is_floating_point() else torch.float64
+        half = kind in (torch.float16, torch.bfloat16)
+        x = logits.to(torch.float32 if half else kind)
+        noisy, detach = x + like(noise, x, keep_type=True), torch.Tensor.detach
+    else:
+        jax = sys.modules["jax"]
+        floats = jax.numpy.issubdtype(logits.dtype, jax.numpy.floating)
+        kind = logits.dtype if floats else jax.numpy.result_type(float)
+        x = logits.astype(jax.numpy.result_type(kind, jax.numpy.float32))
+        noisy, detach = x + jax.numpy.asarray(noise, x.dtype), jax.lax.stop_gradient
+    soft = softmax(noisy, axis=axis, temperature=temperature, where=where)
+    if hard:  # the difference is 0, and has the gradient of the soft sample
+        peak = softmax(detach(noisy), axis=axis, temperature=0.0, where=where)
+        soft = peak + (soft - detach(soft))
+    return soft.to(kind) if library_of(logits) == "torch" else soft.astype(kind)
