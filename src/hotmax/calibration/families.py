@@ -250,6 +250,13 @@ def apply_isotonic(x: Array, parameters: Parameters) -> Array:
     return normalised(np.stack(columns, axis=1), present)
 
 
+def between(values: Array, w: Array, bins: int) -> Array:
+    """Edges of equal weight, moved midway to the next value, so that rounding moves no row."""
+    edges, ordered = mass_edges(values, w, bins), np.unique(values)
+    above = ordered[np.minimum(np.searchsorted(ordered, edges, side="right"), ordered.size - 1)]
+    return np.where((edges > 0) & (edges < 1), (edges + np.maximum(above, edges)) / 2, edges)
+
+
 def fit_histogram(examples: Examples, penalty: float, bins: int) -> Parameters:
     """The frequency in bins; `penalty` rows of a bin's own mean probability go into each.
 
@@ -262,7 +269,7 @@ def fit_histogram(examples: Examples, penalty: float, bins: int) -> Parameters:
     edges, values = [], []
     for c in range(examples.classes):
         column, hits = np.ascontiguousarray(p[:, c]), np.ascontiguousarray(q[:, c])
-        edge = np.unique(np.concatenate([width_edges(bins), mass_edges(column, w, bins)]))
+        edge = np.unique(np.concatenate([width_edges(bins), between(column, w, bins)]))
         sums = bin_sums(column, hits, w, edge)
         weight = sums[:, 0]
         own = np.where(weight > 0, sums[:, 1], (edge[1:] + edge[:-1]) / 2)

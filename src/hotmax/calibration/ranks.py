@@ -14,9 +14,9 @@ from hotmax.calibration.scores import Scores
 def harmonic(x: Array) -> Array:
     """H(x), the harmonic numbers, for real x >= 0: digamma(x + 1) + Euler's constant."""
     shift = np.zeros_like(x)
-    for k in range(1, 9):
+    for k in range(1, 17):
         shift += 1.0 / (x + k)
-    y = x + 9.0
+    y = x + 17.0
     inverse = 1.0 / (y * y)
     series = inverse * (1 / 12 - inverse * (1 / 120 - inverse * (1 / 252 - inverse / 240)))
     return np.log(y) - 0.5 / y - series + np.euler_gamma - shift

@@ -34,10 +34,15 @@ def spectrum(grid: Array) -> Array:
     return np.fft.rfft(np.concatenate([ends, ends[-2:0:-1]]))
 
 
-def smoothed(transform: Array, width: float) -> Array:
+def smoothed(transform: Array, width: float, nodes: int = NODES) -> Array:
     """Amounts for each node, after a reflected Gaussian of standard deviation `width`."""
-    damping = np.exp(-0.5 * (np.arange(NODES + 1) * (math.pi * width)) ** 2)
-    return np.fft.irfft(transform * damping, 2 * NODES)[: NODES + 1]
+    damping = np.exp(-0.5 * (np.arange(nodes + 1) * (math.pi * width)) ** 2)
+    return np.fft.irfft(transform[: nodes + 1] * damping, 2 * nodes)[: nodes + 1]
+
+
+def nodes_for(width: float) -> int:
+    """Enough for the waves that such a kernel leaves, eight times over."""
+    return min(NODES, max(1024, 1 << math.ceil(math.log2(24.0 / width))))
 
 
 def integral(amounts: Array) -> float:
@@ -46,26 +51,34 @@ def integral(amounts: Array) -> float:
 
 
 def smooth_error(positions: Array, residuals: Array) -> tuple[float, float]:
-    """(smooth ECE, its bandwidth): the bandwidth at which both are equal.
+    """(smooth ECE, its bandwidth): they are equal, unless the error is below what the grid shows.
 
     `residuals` are the shares of (correct - confidence). The error falls as the bandwidth grows.
     """
     transform = spectrum(deposit(positions, residuals))
 
     def error(width: float) -> float:
-        return integral(np.abs(smoothed(transform, width)))
+        return integral(np.abs(smoothed(transform, width, nodes_for(width))))
 
     low, high = LEAST, 1.0
-    least = error(low)
-    if least <= low:
-        return least, low
-    for _ in range(50):
-        middle = math.sqrt(low * high)
-        if error(middle) > middle:
-            low = middle
+    above, below = error(low) - low, error(high) - high
+    if above <= 0.0:
+        return above + low, low
+    width, last = low, 0
+    for _ in range(60):  # false position; an end that stays counts half the next time
+        width = (low * below - high * above) / (below - above)
+        excess = error(width) - width
+        if abs(excess) <= 1e-12 or high - low <= 1e-12:
+            break
+        if excess > 0.0:
+            low, above = width, excess
+            below = below / 2 if last > 0 else below
+            last = 1
         else:
-            high = middle
-    return error(high), high
+            high, below = width, excess
+            above = above / 2 if last < 0 else above
+            last = -1
+    return width, width
 
 
 def smooth_curve(
