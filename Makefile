@@ -2,6 +2,7 @@
 PYTHON = python3
 BIN = .venv/bin
 BENCHMARKS = speed libraries losses
+BENCHMARKS = speed calibration
 
 .PHONY: help demo test lint format bench accuracy capabilities clean
 .NOTPARALLEL:

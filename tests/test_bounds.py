@@ -44,6 +44,15 @@ CALLS = """
         hm.segment_softmax(x, np.arange(n) % 4, temperature=t)
         hm.segment_logsumexp(x, np.arange(n) % 4, temperature=t)
     hm.jacobian(x[:, :9]), hm.hessian(x[:, :9])
+    c = hm.calibration
+    for kind, n in itertools.product((np.float32, np.float64), (2, 64, 65, 200)):
+        for count in (1, 31, 33, 70):
+            x, labels = rng.normal(size=(count, n)).astype(kind), rng.integers(0, n, count)
+            soft, weights = np.full((count, n), 1 / n), rng.random(count)
+            for truth, w in itertools.product((labels, soft), (None, weights)):
+                c.fit_temperature(x, truth, sample_weight=w)
+                c.evaluate(x, truth, sample_weight=w)
+            c.ece(x, labels, classwise=True, binning="mass"), c.conformal.fit(x, labels)
     long = rng.normal(size=(1, (1 << 20) + 3)).astype(np.float32)
     hm.softmax(long), hm.softmax(long[:, :200001])
 """

@@ -258,6 +258,7 @@ HOT = {
     "losses": ["spread_narrow", "add_spread", "take_shares"],
     "targets": ["add_targets", "take_targets"],
     "loss_lanes": ["losses_of_lanes", "scale_lanes"],
+    "calibration": ["row_moments", "tile_moments", "tile_logs", "row_squares", "tile_squares"],
 }
 
 INSPECT = """
@@ -270,6 +271,10 @@ INSPECT = """
             for f in (hm.softmax, hm.log_softmax, hm.logsumexp, hm.smoothmax, hm.entropy,
                       hm.softargmax):
                 f(x)
+        labels = np.arange(40) % 2
+        for n in (10, 1000):
+            x = np.random.default_rng(0).normal(size=(40, n)).astype(kind)
+            hm.calibration.fit_temperature(x, labels), hm.calibration.ece(x, labels)
     hm.logsumexp(x, weights=1.0)
     for kind in (np.float32, np.float64):
         for n in (10, 1000):
@@ -287,6 +292,7 @@ INSPECT = """
     report = {"asm": {}, "llvm": {}}
     for module in ("arithmetic", "softmax", "wide", "narrow", "lanes", "moments", "weighted",
                    "losses", "targets", "loss_lanes"):
+                   "calibration"):
         for name, value in vars(importlib.import_module(f"hotmax._kernels.{module}")).items():
             if hasattr(value, "inspect_llvm") and value.signatures:
                 key = value.py_func.__module__.split(".")[-1] + "." + value.py_func.__name__

@@ -439,7 +439,7 @@ def smooth_ece(logits: object, labels: object, **given: Unpack[Given]) -> float 
         >>> import hotmax as hm
         >>> p = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]]
         >>> round(hm.calibration.smooth_ece(p, [0, 1, 1], input="probabilities"), 4)
-        0.1366
+        0.142
 
     Reference:
         Blasiok and Nakkiran, Smooth ECE: principled reliability diagrams via kernel smoothing,

@@ -241,7 +241,7 @@ def fit_temperature(
         >>> round(fit.temperature, 6)      # three of four right: 4 / log 3
         3.640957
         >>> print(hm.calibration.fit_temperature(logits, [0, 0, 0, 1]))
-        temperature 0 (95 %: 0 to 9.15362)
+        temperature 0 (95 %: 0 to 8.26601)
         nll 0.0181499 at temperature 1, 0 now
         4 rows, 0 iterations
         separable: every label has the largest logit of its row: the lower T, the likelier
