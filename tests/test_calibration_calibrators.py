@@ -234,6 +234,13 @@ def test_calibrate():
         c.calibrate(object(), X, y)
 
 
+def test_one_row_that_looks_like_probabilities():
+    """By chance a row of logits may: refused where labels are fitted, not where rows are served."""
+    fitted = c.TemperatureScaling().fit(*sample(classes=2))
+    assert fitted.predict_proba([[0.25, 0.75]]).shape == (1, 2)
+    assert c.nll([[0.25, 0.75]], [1]) > 0
+
+
 # --- files ------------------------------------------------------------------------------------
 
 
@@ -318,6 +325,14 @@ def test_select_is_cross_validation():
     (only,) = result.candidates
     assert only.nll == pytest.approx(losses.mean(), rel=1e-9)
     assert only.nll_error == pytest.approx(losses.std() / 10, rel=1e-9)
+
+
+def test_select_survives_certainty():
+    """Rows of which the uncalibrated probability underflows to 0 at the label."""
+    z, labels = sample(100)
+    result = c.select(z * 1000, labels, candidates=["identity", "temperature"])
+    assert result.chosen == "temperature"
+    assert np.isfinite([one.nll for one in result.candidates]).all()
 
 
 def test_select_refuses():

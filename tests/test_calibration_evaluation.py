@@ -168,3 +168,10 @@ def test_text_html_and_plots():
         ax.figure.canvas.draw()
         plt.close(ax.figure)
     assert dict(matplotlib.rcParams) == before
+
+
+def test_rows_are_named_as_the_caller_counts_them():
+    z, labels = sample(20_000, 200)
+    z[15_000, 3] = np.nan
+    with pytest.raises(ValueError, match="row 15000 holds nan"):
+        c.evaluate(z, labels % 7)

@@ -112,7 +112,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Calibrated probabilities, float64, in the shape of the logits."""
         if not hasattr(self, "parameters_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
-        x, mask = read_rows(logits, input=self.input)
+        x, mask = read_rows(logits, input=self.input, suspicious=False)
         if x.shape[1] != self.n_features_in_:
             raise ValueError(f"logits must have {self.n_features_in_} classes, got {x.shape[1]}")
         rows = unlabelled(x, mask, self.input)

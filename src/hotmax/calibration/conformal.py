@@ -55,7 +55,7 @@ class Conformal:
 
         A class that is not there (-inf, or False in `where`) is in no set.
         """
-        x, mask = read_rows(logits, where=where, input=input)
+        x, mask = read_rows(logits, where=where, input=input, suspicious=False)
         if x.shape[1] != self.classes:
             raise ValueError(f"logits must have {self.classes} classes, got {x.shape[1]}")
         examples = unlabelled(x, mask, input)

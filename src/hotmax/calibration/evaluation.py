@@ -23,7 +23,7 @@ from hotmax.calibration.binning import (
     check_bins,
     width_edges,
 )
-from hotmax.calibration.examples import one_temperature, read
+from hotmax.calibration.examples import Examples, one_temperature, read, step_of
 from hotmax.calibration.metrics import binned_error, class_sums
 from hotmax.calibration.ranks import groups_aurc, groups_ks
 from hotmax.calibration.reliability import Reliability, reliability_of
@@ -164,6 +164,13 @@ class EvaluationState:
             raise ValueError(
                 f"logits must have {len(self.classes)} classes, as before, got {examples.classes}"
             )
+        step = 8 * step_of(examples.classes)  # few enough to be in the cache when looked at again
+        for start in range(0, examples.rows, step):
+            self._add(examples.taking(slice(start, start + step)), heat)
+        return self
+
+    def _add(self, examples: Examples, heat: float) -> None:
+        assert self.classes is not None
         rows = score(examples, heat)
         weights = examples.weight_of_rows()
         self.cells += bin_sums(rows.confidence, rows.correct, rows.weights, self.edges)
@@ -183,7 +190,6 @@ class EvaluationState:
         if self.class_bins is not None:
             inner = width_edges(self.bins)[1:-1]
             self.class_bins += class_sums(examples, heat, examples.weights, inner)
-        return self
 
     def merge(self, other: EvaluationState) -> EvaluationState:
         """Add what another state has summed. Returns the state itself."""

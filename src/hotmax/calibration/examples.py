@@ -41,6 +41,7 @@ class Examples:
     soft: Array  # the probabilities of the classes, where labels are soft
     weights: Array  # for each row, or one for all; 0 for a row that is ignored
     probabilities: bool
+    offset: int = 0  # the number of the first row, where errors are told
 
     @property
     def rows(self) -> int:
@@ -89,6 +90,7 @@ class Examples:
             self.soft[index] if self.labels.size == 0 else self.soft,
             self.weights[index] if self.weights.size > 1 else self.weights,
             self.probabilities,
+            self.offset + (index.start or 0) if isinstance(index, slice) else 0,
         )
 
     def complain(self, kind: int, row: int) -> None:
@@ -98,7 +100,7 @@ class Examples:
         what = WRONG[kind]
         if kind == kernels.LABEL_IS_ABSENT and self.probabilities:
             what = "gives its label probability 0: no temperature mends that"
-        raise ValueError(f"{self.name}: row {row} {what}")
+        raise ValueError(f"{self.name}: row {self.offset + row} {what}")
 
     @property
     def name(self) -> str:
@@ -150,9 +152,13 @@ def read(
 
 
 def read_rows(
-    logits: object, *, where: object = None, input: str = "logits"
+    logits: object, *, where: object = None, input: str = "logits", suspicious: bool = True
 ) -> tuple[Array, Array | None]:
-    """Logits or probabilities as (rows, classes), and their mask."""
+    """Logits or probabilities as (rows, classes), and their mask.
+
+    `suspicious`: refuse probabilities that come as logits. Not where rows may come one by one, and
+    one of them look like that by chance.
+    """
     if input not in INPUTS:
         raise ValueError(f'input must be "logits" or "probabilities", got {input!r}')
     x = as_array(logits, "logits")
@@ -183,7 +189,7 @@ def read_rows(
     mask = None if mask is None else mask.reshape(x.shape)
     if input == "probabilities":
         check_probabilities(x)
-    elif mask is None:
+    elif mask is None and suspicious:
         refuse_probabilities(x)
     return x, mask
 
@@ -208,7 +214,7 @@ def refuse_probabilities(x: Array) -> None:
 
     The first rows settle it for logits.
     """
-    if x.dtype.kind in "iub" or len(x) == 0:
+    if x.dtype.kind in "iub" or len(x) < 2:
         return
     tolerance = 1e-5 if x.dtype.itemsize >= 4 else SUM_TOLERANCE
     graded = False

@@ -86,9 +86,8 @@ class Selection:
 def row_losses(method: str, train: Examples, test: Examples, penalty: float) -> Array:
     parameters = FAMILIES[method].fit(train, penalty, 15)
     p = FAMILIES[method].apply(logits_of(test), parameters)
-    q = one_hot(test)
-    with np.errstate(divide="ignore"):
-        losses: Array = -(q * np.log(p, where=q > 0, out=np.zeros_like(p))).sum(1)
+    # A probability that has underflowed is the smallest number that has not.
+    losses: Array = -(one_hot(test) * np.log(np.maximum(p, 5e-324))).sum(1)
     return losses
 
 
