@@ -342,6 +342,17 @@ def test_one_weighted_row():
     assert fit_temperature([[2.0, 0.0, 1.0]], [2], sample_weight=[3.0]).rows == 3.0
 
 
+@pytest.mark.parametrize("weight", [1e-8, 1e-300, 1e300])
+def test_next_to_no_information(weight):
+    """Weights so small that the interval is as wide as the numbers are, or beyond all measure."""
+    z, labels = sample(6, 3)
+    fit = fit_temperature(z, labels, sample_weight=np.full(6, weight))
+    assert fit.temperature == pytest.approx(fit_temperature(z, labels).temperature, rel=1e-11)
+    assert fit.interval[0] <= fit.temperature <= fit.interval[1]
+    if weight < 1:
+        assert fit.interval[1] == math.inf
+
+
 def test_the_text_and_html():
     fit = fit_temperature(*sample(50, 4))
     assert str(fit).startswith("temperature ")

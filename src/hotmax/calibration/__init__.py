@@ -21,10 +21,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hotmax.calibration import conformal
+from hotmax.calibration.estimate import Estimate
 from hotmax.calibration.evaluation import Evaluation, EvaluationState, evaluate
 from hotmax.calibration.metrics import (
     Decomposition,
-    Estimate,
     accuracy,
     aurc,
     brier,

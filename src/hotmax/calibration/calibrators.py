@@ -23,7 +23,8 @@ from hotmax.calibration.binning import check_bins
 from hotmax.calibration.conformal import unlabelled
 from hotmax.calibration.examples import Examples, read, read_rows, shape_of
 from hotmax.calibration.families import FAMILIES, Family
-from hotmax.calibration.temperature import Likelihood, TemperatureFit, fit_examples
+from hotmax.calibration.likelihood import Likelihood
+from hotmax.calibration.temperature import TemperatureFit, fit_examples
 
 FORMAT, VERSION = "hotmax calibrator", 1
 

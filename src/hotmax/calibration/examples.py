@@ -288,6 +288,14 @@ def read_labels(
     return np.empty(0, np.int64), soft / soft.sum(1, keepdims=True), None
 
 
+def one_hot(examples: Examples) -> Array:
+    if examples.labels.size == 0:
+        return examples.soft
+    q = np.zeros((examples.rows, examples.classes))
+    q[np.arange(examples.rows), examples.labels] = 1.0
+    return q
+
+
 def one_temperature(temperature: object) -> float:
     """A single temperature; 0, inf and below 0 as everywhere."""
     array = as_temperature(temperature)

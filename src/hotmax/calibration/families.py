@@ -19,8 +19,7 @@ import numpy as np
 from hotmax._boundary import Array
 from hotmax._softmax import log_softmax, softmax
 from hotmax.calibration.binning import bin_sums, mass_edges, width_edges
-from hotmax.calibration.examples import Examples
-from hotmax.calibration.metrics import one_hot
+from hotmax.calibration.examples import Examples, one_hot
 from hotmax.calibration.scores import probabilities
 from hotmax.calibration.temperature import fit_examples
 

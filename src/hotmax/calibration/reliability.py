@@ -10,11 +10,8 @@ import numpy as np
 
 from hotmax._boundary import Array
 from hotmax.calibration.binning import ROWS, WEIGHT, bin_sums, check_bins, edges_of, means
-from hotmax.calibration.metrics import (
-    Given,
-    binned_error,
-    request,
-)
+from hotmax.calibration.estimate import Given, request
+from hotmax.calibration.metrics import binned_error
 from hotmax.calibration.ranks import Ranked, groups_aurc, groups_risk
 from hotmax.calibration.smooth import smooth_curve, smooth_error
 

@@ -26,15 +26,23 @@ class Scores:
     dtype: Any  # the type in which confidences are exact: edges of bins are rounded to it
 
 
+def edge_type(examples: Examples, temperature: float) -> Any:
+    """float64, but for probabilities as they came: then their own type."""
+    own = examples.probabilities and temperature == 1.0 and examples.x.dtype.kind in "fV"
+    return examples.x.dtype if own else np.float64
+
+
 def score(examples: Examples, temperature: float) -> Scores:
     rows = examples.rows
     scores, predictions = np.empty((kernels.SCORED, rows)), np.empty(rows, np.int64)
-    given = examples.probabilities and temperature == 1.0
-    if given:
-        score_probabilities(examples, scores, predictions)
-    else:
-        score_logits(examples, temperature, scores, predictions)
-    kind = examples.x.dtype if given and examples.x.dtype.kind in "fV" else np.float64
+    trouble = np.zeros((blocks_of(rows, examples.classes), 2), np.int64)
+
+    def work(number: int, start: int, stop: int) -> None:
+        part = predictions[start:stop], scores[:, start:stop]
+        trouble[number] = score_rows(examples, temperature, start, stop, *part)
+
+    over_blocks(rows, examples.classes, work)
+    raise_first(trouble, examples)
     return Scores(
         scores[kernels.CONFIDENCE],
         scores[kernels.CORRECT],
@@ -42,51 +50,63 @@ def score(examples: Examples, temperature: float) -> Scores:
         scores[kernels.BRIER],
         predictions,
         examples.weights,
-        kind,
+        edge_type(examples, temperature),
     )
 
 
-def score_logits(examples: Examples, temperature: float, scores: Array, predictions: Array) -> None:
-    trouble = np.zeros((blocks_of(examples.rows, examples.classes), 2), np.int64)
+def score_bins(examples: Examples, temperature: float, edges: Array) -> Array:
+    """The sums of bins of all rows, without keeping anything for each row."""
+    inner, count = edges[1:-1], blocks_of(examples.rows, examples.classes)
+    sums, trouble = np.zeros((count, inner.size + 1, 4)), np.zeros((count, 2), np.int64)
 
     def work(number: int, start: int, stop: int) -> None:
-        block, inverse = examples.tempered(start, stop, temperature)
-        labels, soft, weights = examples.labels_of(start, stop)
-        kind, row = kernels.score(
-            block,
-            labels,
-            soft,
-            weights,
-            inverse,
-            predictions[start:stop],
-            scores[:, start:stop],
-        )
-        trouble[number] = kind, start + row
+        scores, predictions = np.empty((kernels.SCORED, stop - start)), np.empty(stop - start, int)
+        trouble[number] = score_rows(examples, temperature, start, stop, predictions, scores)
+        _, _, weights = examples.labels_of(start, stop)
+        confidence, correct = scores[kernels.CONFIDENCE], scores[kernels.CORRECT]
+        kernels.add_bins(confidence, correct, weights, inner, sums[number])
 
     over_blocks(examples.rows, examples.classes, work)
     raise_first(trouble, examples)
+    total: Array = sums.sum(0)
+    return total
 
 
-def score_probabilities(examples: Examples, scores: Array, predictions: Array) -> None:
-    """From the probabilities as they are: not a digit is changed on the way to the bins."""
-
-    def work(number: int, start: int, stop: int) -> None:
+def score_rows(
+    examples: Examples,
+    temperature: float,
+    start: int,
+    stop: int,
+    predictions: Array,
+    scores: Array,
+) -> tuple[int, int]:
+    """Write what rows start..stop score; returns what is wrong, with which row."""
+    labels, soft, weights = examples.labels_of(start, stop)
+    if examples.probabilities and temperature == 1.0:
         p = np.minimum(examples.x[start:stop].astype(np.float64), 1.0)
-        labels, soft, _ = examples.labels_of(start, stop)
-        at = np.arange(len(p))
-        q = soft if labels.size == 0 else np.zeros_like(p)
-        if labels.size:
-            q[at, labels] = 1.0
-        best = p.argmax(1)
-        predictions[start:stop] = best
-        scores[kernels.CONFIDENCE, start:stop] = p[at, best]
-        scores[kernels.CORRECT, start:stop] = q[at, best]
-        with np.errstate(divide="ignore"):
-            losses = -np.log(p, where=q > 0, out=np.zeros_like(p))
-        scores[kernels.LOSS, start:stop] = (q * losses).sum(1)
-        scores[kernels.BRIER, start:stop] = ((p - q) ** 2).sum(1)
+        score_probabilities(p, labels, soft, predictions, scores)
+        return kernels.FINE, start
+    block, inverse = examples.tempered(start, stop, temperature)
+    kind, row = kernels.score(block, labels, soft, weights, inverse, predictions, scores)
+    return kind, start + row
 
-    over_blocks(examples.rows, examples.classes, work)
+
+def score_probabilities(
+    p: Array, labels: Array, soft: Array, predictions: Array, scores: Array
+) -> None:
+    """From the probabilities as they are: not a digit is changed on the way to the bins."""
+    at = np.arange(len(p))
+    q = soft if labels.size == 0 else np.zeros_like(p)
+    if labels.size:
+        q[at, labels] = 1.0
+    best = p.argmax(1)
+    predictions[:] = best
+    scores[kernels.CONFIDENCE] = p[at, best]
+    scores[kernels.CORRECT] = q[at, best]
+    with np.errstate(divide="ignore"):
+        losses = -np.log(p, where=q > 0, out=np.zeros_like(p))
+    scores[kernels.LOSS] = (q * losses).sum(1)
+    scores[kernels.BRIER] = ((p - q) ** 2).sum(1)
 
 
 def probabilities(examples: Examples, temperature: float, start: int, stop: int) -> Array:

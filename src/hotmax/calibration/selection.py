@@ -11,9 +11,8 @@ import numpy as np
 
 from hotmax._boundary import Array
 from hotmax.calibration.calibrators import Calibrator
-from hotmax.calibration.examples import Examples, read
+from hotmax.calibration.examples import Examples, one_hot, read
 from hotmax.calibration.families import FAMILIES, logits_of, used
-from hotmax.calibration.metrics import one_hot
 from hotmax.calibration.reliability import axes_of
 
 MOST_CLASSES = 30  # for matrix scaling to be a candidate by default
