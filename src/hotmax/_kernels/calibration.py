@@ -13,15 +13,16 @@ from __future__ import annotations
 import numpy as np
 
 from hotmax._kernels.arithmetic import (
+    BIAS64,
     LN2,
     LN2_HIGH,
     LN2_LOW,
     LOG2E,
     LOWEST64,
+    ROUND64,
     UNBIAS64,
     add_in_any_order,
     bits64,
-    exp2_parts,
     float64_of,
     fma,
     inline,
@@ -52,9 +53,27 @@ def weight_at(weights, r):
 
 @inline
 def power_of_two(y):
-    """2**(y + BIAS64) to the last bit or so, for y <= 1; from below, that of LOWEST64."""
-    t, power = exp2_parts(LOWEST64 if y < LOWEST64 else y, 0.0)
+    """2**(y + BIAS64) to the last bit or so, for LOWEST64 <= y <= 1: exp2_parts in one word."""
+    shifted = y + ROUND64
+    f = y - (shifted - ROUND64)
+    g = f * f
+    even = fma(4.456676030826705e-10, g, 1.0178051724308302e-07)
+    odd = fma(7.072586161230777e-09, g, 1.3215442586728665e-06)
+    even = fma(even, g, 1.5252733853289477e-05)
+    odd = fma(odd, g, 0.00015403530441738291)
+    even = fma(even, g, 0.0013333558146395995)
+    odd = fma(odd, g, 0.009618129107606887)
+    even = fma(even, g, 0.05550410866482166)
+    odd = fma(odd, g, 0.24022650695910097)
+    t = fma(f, LN2, g * fma(even, f, odd))
+    power = float64_of((bits64(shifted) << 52) + ((1023 + BIAS64) << 52))
     return fma(power, t, power)
+
+
+@inline
+def cut(y):
+    """y, or LOWEST64 if it is below: there 2**y is 0, whatever it is added to."""
+    return LOWEST64 if y < LOWEST64 else y
 
 
 @inline
@@ -177,8 +196,7 @@ def row_moments(row, m, slope):
     """Sums of 2**y, y 2**y and y y 2**y over y = (x - m) slope, times 2**BIAS64."""
     total, first, second = 0.0, 0.0, 0.0
     for c in range(row.size):
-        y = (np.float64(row[c]) - m) * slope
-        y = LOWEST64 if y < LOWEST64 else y
+        y = cut((np.float64(row[c]) - m) * slope)
         e = power_of_two(y)
         total = add_in_any_order(total, e)
         first = add_in_any_order(first, e * y)
@@ -210,8 +228,7 @@ def tile_moments(room, classes, slope):
         room[SECOND + r] = 0.0
     for c in range(classes):
         for r in range(LANES):
-            y = (room[WORDS + c * LANES + r] - room[PEAK + r]) * slope
-            y = LOWEST64 if y < LOWEST64 else y
+            y = cut((room[WORDS + c * LANES + r] - room[PEAK + r]) * slope)
             e = power_of_two(y)
             room[TOTAL + r] += e
             room[FIRST + r] += e * y
@@ -272,7 +289,7 @@ def row_squares(row, m, slope):
     """Sums of 2**y and its square over y = (x - m) slope, times 2**BIAS64 and its square."""
     total, square = 0.0, 0.0
     for c in range(row.size):
-        e = power_of_two((np.float64(row[c]) - m) * slope)
+        e = power_of_two(cut((np.float64(row[c]) - m) * slope))
         total = add_in_any_order(total, e)
         square = add_in_any_order(square, e * e)
     return total, square
@@ -286,7 +303,7 @@ def tile_squares(room, classes, slope):
         room[SECOND + r] = 0.0
     for c in range(classes):
         for r in range(LANES):
-            e = power_of_two((room[WORDS + c * LANES + r] - room[PEAK + r]) * slope)
+            e = power_of_two(cut((room[WORDS + c * LANES + r] - room[PEAK + r]) * slope))
             room[TOTAL + r] += e
             room[SECOND + r] += e * e
 
@@ -297,7 +314,7 @@ def tile_scores(room, inverse):
     for r in range(LANES):
         total = room[TOTAL + r]
         y = room[GAP + r] * inverse
-        p = power_of_two(y * LOG2E) / total
+        p = power_of_two(cut(y * LOG2E)) / total
         squares = room[SECOND + r] / total / total
         brier = 1.0 - 2.0 * p + squares
         room[FIRST + r] = log1p_plain(total * UNBIAS64 - 1.0) - y
@@ -322,7 +339,7 @@ def score_soft(row, soft, m, inverse, confidence, log_total, brier):
         q = np.float64(soft[c])
         if q > 0.0:
             y = (np.float64(row[c]) - m) * inverse
-            p = power_of_two(y * LOG2E) * UNBIAS64 * confidence
+            p = power_of_two(cut(y * LOG2E)) * UNBIAS64 * confidence
             loss += q * (log_total - y)
             score += q * (q - 2.0 * p)
     return loss, max(score, 0.0)

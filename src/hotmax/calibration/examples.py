@@ -19,7 +19,7 @@ from hotmax._kernels import calibration as kernels
 from hotmax._kernels.lanes import LANES
 from hotmax._softmax import log_softmax
 
-BLOCK = 1 << 17  # entries that are computed together
+BLOCK = 1 << 19  # entries that are computed together
 INPUTS = ("logits", "probabilities")
 SUM_TOLERANCE = 0.01  # of a row of probabilities or of soft labels: they come rounded
 

@@ -18,8 +18,7 @@ from hotmax.calibration.likelihood import Likelihood, Point
 
 SAMPLE = 1 << 20  # entries of the subsample that the search starts from, at most
 LEAST_ROWS = 2048  # of it
-SETTLED = 1e-12  # a relative step as small as this is none
-NOISE = 1e-8  # from here on a step that no longer shrinks is rounding
+SMALL = 1e-6  # a relative step after which the error is of the size of its square, or less
 LIMIT = 500  # evaluations; doubling crosses the whole range of float64 in fewer
 QUANTILE = 3.841458820694124  # of chi-squared with one degree of freedom: 95 %
 NARROW = 0.02  # relative width up to which the likelihood is a cubic to all digits that matter
@@ -45,7 +44,8 @@ class TemperatureFit:
         interval_by_information: The same from the observed information, symmetric in log T.
         nll: The mean negative log-likelihood at `temperature`, in nats.
         nll_before: The same at temperature 1.
-        gradient: d nll / d log T at `temperature`: 0 but for rounding.
+        gradient: d nll / d log T at `temperature`, from the last evaluation, a step of less than
+            1e-6 away: 0 but for rounding.
         iterations: Evaluations of the likelihood on all rows.
         converged: Whether the minimum was found; also True at a limit that has a diagnosis.
         diagnosis: None, "separable" (T = 0), "anti-correlated" (T = inf) or "no information"
@@ -89,6 +89,7 @@ class Search:
     high: float = math.inf
     last: Point | None = None
     evaluations: int = 0
+    converged: bool = False
 
     def step(self, point: Point) -> float:
         """The relative step from a point, with the third derivative taken in."""
@@ -110,7 +111,6 @@ class Search:
         self, likelihood: Likelihood, inverse: float, stop: Callable[[Search, Point, float], bool]
     ) -> Point:
         """The minimum, from a first guess; or the point at which `stop` says so."""
-        before = math.inf
         while True:
             point = likelihood.at(inverse)
             self.evaluations += 1
@@ -121,17 +121,25 @@ class Search:
             step = self.step(point)
             self.last = point
             size = abs(step)
-            if size <= SETTLED or (size <= NOISE and size >= before / 2):
-                return point
+            if size <= SMALL:
+                return self.after(point, step)
             if self.evaluations >= LIMIT or stop(self, point, step):
                 return point
-            before = size
             inverse = self.next(inverse, step)
             if not 0.0 < inverse < math.inf:
                 return point
 
-    def converged(self, point: Point) -> bool:
-        return abs(point.step) <= NOISE
+    def after(self, point: Point, step: float) -> Point:
+        """The point a small step further, by Taylor's series: right to the cube of the step."""
+        self.converged = True
+        third = self.bend * point.curvature
+        return Point(
+            point.inverse * (1.0 + step),
+            point.weight,
+            point.nll + step * (point.gradient + step * point.curvature / 2),
+            point.gradient + step * (point.curvature + step * third),
+            point.curvature * (1.0 + 2.0 * step) + 2.0 * step * third,
+        )
 
 
 def fit_temperature(
@@ -221,7 +229,7 @@ def fit_examples(examples: Examples) -> TemperatureFit:
         nll_before=mean_nll(likelihood, 1.0),
         gradient=-point.gradient / point.weight,
         iterations=search.evaluations,
-        converged=search.converged(point),
+        converged=search.converged,
         diagnosis=None,
         rows=point.weight,
     )
