@@ -182,6 +182,27 @@ def test_a_memory_mapped_file(tmp_path):
     assert fit_temperature(mapped, labels) == fit_temperature(z, labels)
 
 
+@pytest.mark.parametrize("library", ["torch", "torch gradient", "torch bfloat16", "jax", "dask"])
+def test_arrays_of_other_libraries(library):
+    z, labels = sample(60, 5, kind=np.float32)
+    if library.startswith("torch"):
+        torch = pytest.importorskip("torch")
+        given, truth = torch.from_numpy(z), torch.from_numpy(labels)
+        if library.endswith("gradient"):
+            given = given.requires_grad_()
+        if library.endswith("bfloat16"):
+            given = given.bfloat16()
+            z = given.float().numpy()
+    elif library == "jax":
+        jax = pytest.importorskip("jax")
+        given, truth = jax.numpy.asarray(z), jax.numpy.asarray(labels)
+    else:
+        dask = pytest.importorskip("dask.array")
+        given, truth = dask.from_array(z, chunks=20), dask.from_array(labels, chunks=20)
+    assert fit_temperature(given, truth) == fit_temperature(z, labels)
+    assert hm.calibration.ece(given, truth) == hm.calibration.ece(z, labels)
+
+
 # --- no optimum -------------------------------------------------------------------------------
 
 

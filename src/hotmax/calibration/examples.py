@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hotmax import _threads
-from hotmax._boundary import Array, as_array, as_temperature, compute_type
+from hotmax._boundary import Array, as_array, as_temperature, compute_type, library_of
 from hotmax._kernels import calibration as kernels
 from hotmax._kernels.lanes import LANES
 from hotmax._softmax import log_softmax
@@ -136,7 +136,7 @@ def read(
     shape = shape_of(logits)[:-1]
     hard, soft, weights = read_labels(labels, shape, x.shape[1], ignore_index)
     if sample_weight is not None:
-        given = as_array(sample_weight, "sample_weight")
+        given = numbers_of(sample_weight, "sample_weight")
         if given.shape != shape:
             raise ValueError(f"sample_weight must have shape {shape}, got {given.shape}")
         given = given.astype(np.float64).reshape(-1)
@@ -161,7 +161,7 @@ def read_rows(
     """
     if input not in INPUTS:
         raise ValueError(f'input must be "logits" or "probabilities", got {input!r}')
-    x = as_array(logits, "logits")
+    x = numbers_of(logits, "logits")
     if x.ndim < 2:
         raise ValueError(
             f"logits must have shape (rows, classes), got {x.shape}; for two classes with one "
@@ -236,7 +236,22 @@ def refuse_probabilities(x: Array) -> None:
 
 
 def shape_of(x: object) -> tuple[int, ...]:
-    return tuple(np.asarray(x).shape)
+    shape = x.shape if hasattr(x, "shape") else np.asarray(x).shape
+    return tuple(int(n) for n in shape)
+
+
+def numbers_of(x: Any, name: str) -> Array:
+    """x as a NumPy array: calibration ends in numbers, so that other libraries' arrays end here.
+
+    A tensor on the CPU shares its memory; one on a GPU, or a lazy array, is brought here.
+    """
+    library = library_of(x)
+    if library == "torch":
+        x = x.detach().cpu()
+        x = (x.float() if str(x.dtype) == "torch.bfloat16" else x).numpy()
+    elif library is not None:
+        x = np.asarray(x)
+    return as_array(x, name)
 
 
 def read_labels(
@@ -247,7 +262,7 @@ def read_labels(
         isinstance(ignore_index, bool) or not isinstance(ignore_index, numbers.Integral)
     ):
         raise TypeError(f"ignore_index must be an int or None, got {ignore_index!r}")
-    given = as_array(labels, "labels")
+    given = numbers_of(labels, "labels")
     none = np.empty((1, 0))
     if given.shape == shape:
         if given.dtype.kind not in "iub":
