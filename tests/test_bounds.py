@@ -55,6 +55,15 @@ CALLS = """
         steps = {"top_k": 9, "typical_p": 0.9, "top_p": 0.9, "xtc": (1.0, 0.01), "mirostat": 2.0}
         hm.Sampler({**steps, "dynamic_temperature": (0.1, 2.0)}, order="llama.cpp")(x)
         hm.gumbel_softmax(x)
+    c = hm.calibration
+    for kind, n in itertools.product((np.float32, np.float64), (2, 64, 65, 200)):
+        for count in (1, 31, 33, 70):
+            x, labels = rng.normal(size=(count, n)).astype(kind), rng.integers(0, n, count)
+            soft, weights = np.full((count, n), 1 / n), rng.random(count)
+            for truth, w in itertools.product((labels, soft), (None, weights)):
+                c.fit_temperature(x, truth, sample_weight=w)
+                c.evaluate(x, truth, sample_weight=w)
+            c.ece(x, labels, classwise=True, binning="mass"), c.conformal.fit(x, labels)
     long = rng.normal(size=(1, (1 << 20) + 3)).astype(np.float32)
     hm.softmax(long), hm.softmax(long[:, :200001])
 """

@@ -292,6 +292,7 @@ HOT = {
     "targets": ["add_targets", "take_targets"],
     "loss_lanes": ["losses_of_lanes", "scale_lanes"],
     "attention": ["score", "soften", "add_values"],
+    "calibration": ["row_moments", "tile_moments", "tile_logs", "row_squares", "tile_squares"],
 }
 
 INSPECT = """
@@ -307,6 +308,10 @@ INSPECT = """
         x = np.ones((40, 20), kind)
         hm.attention(x, x, x)
     x = np.ones((40, 1000))
+        labels = np.arange(40) % 2
+        for n in (10, 1000):
+            x = np.random.default_rng(0).normal(size=(40, n)).astype(kind)
+            hm.calibration.fit_temperature(x, labels), hm.calibration.ece(x, labels)
     hm.logsumexp(x, weights=1.0)
     for kind in (np.float32, np.float64):
         for n in (10, 1000):
@@ -323,7 +328,7 @@ INSPECT = """
 
     report = {"asm": {}, "llvm": {}}
     for module in ("arithmetic", "softmax", "wide", "narrow", "lanes", "moments", "weighted",
-                   "losses", "targets", "loss_lanes", "products", "attention"):
+                   "losses", "targets", "loss_lanes", "products", "attention", "calibration"):
         for name, value in vars(importlib.import_module(f"hotmax._kernels.{module}")).items():
             if hasattr(value, "inspect_llvm") and value.signatures:
                 key = value.py_func.__module__.split(".")[-1] + "." + value.py_func.__name__

@@ -7,6 +7,9 @@ The flow: logits -> (temperature) -> probabilities -> losses, sampling, and ever
     array([0.0443, 0.1848, 0.771 ])
 """
 
+import importlib
+import typing
+
 from hotmax._attention import attention, attention_weights
 from hotmax._attention_vjp import attention_vjp
 from hotmax._calculus import (
@@ -44,6 +47,9 @@ from hotmax._softmax import (
 from hotmax._target_entropy import temperature_for_entropy
 from hotmax._targets import one_hot, smooth_labels
 from hotmax._threads import get_threads, set_threads
+
+if typing.TYPE_CHECKING:
+    from hotmax import calibration as calibration
 
 __version__ = "0.1.0"
 
@@ -96,3 +102,10 @@ __all__ = [
     "truncate",
     "vjp",
 ]
+
+
+def __getattr__(name: str) -> typing.Any:
+    """Public namespaces, imported when first asked for."""
+    if name == "calibration":
+        return importlib.import_module("hotmax.calibration")
+    raise AttributeError(f"module 'hotmax' has no attribute {name!r}")

@@ -1,0 +1,91 @@
+"""Calibration: from logits and labels to probabilities that mean what they say.
+
+    >>> import numpy as np, hotmax as hm
+    >>> rng = np.random.default_rng(0)
+    >>> logits = rng.normal(size=(1000, 10)) * 4
+    >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(1)     # overconfident: T = 2
+    >>> fit = hm.calibration.fit_temperature(logits, labels)
+    >>> round(fit.temperature, 3)
+    2.077
+    >>> round(hm.calibration.ece(logits, labels), 3)
+    0.214
+    >>> round(hm.calibration.ece(logits, labels, temperature=fit.temperature), 3)
+    0.036
+
+The calibrators (`TemperatureScaling`, `Calibrator`, `select`, `calibrate`, `load`) need
+scikit-learn and SciPy: pip install "hotmax[calibration]". Everything else needs only hotmax.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hotmax.calibration import conformal
+from hotmax.calibration.estimate import Estimate
+from hotmax.calibration.evaluation import Evaluation, EvaluationState, evaluate
+from hotmax.calibration.metrics import (
+    Decomposition,
+    accuracy,
+    aurc,
+    brier,
+    decompose,
+    ece,
+    ks,
+    nll,
+    smooth_ece,
+)
+from hotmax.calibration.reliability import Reliability, RiskCoverage, reliability, risk_coverage
+from hotmax.calibration.temperature import TemperatureFit, fit_temperature
+
+if TYPE_CHECKING:
+    from hotmax.calibration.calibrators import (
+        CalibratedClassifier,
+        Calibrator,
+        TemperatureScaling,
+        calibrate,
+        load,
+    )
+    from hotmax.calibration.selection import Selection, select
+
+__all__ = [
+    "CalibratedClassifier",
+    "Calibrator",
+    "Decomposition",
+    "Estimate",
+    "Evaluation",
+    "EvaluationState",
+    "Reliability",
+    "RiskCoverage",
+    "Selection",
+    "TemperatureFit",
+    "TemperatureScaling",
+    "accuracy",
+    "aurc",
+    "brier",
+    "calibrate",
+    "conformal",
+    "decompose",
+    "ece",
+    "evaluate",
+    "fit_temperature",
+    "ks",
+    "load",
+    "nll",
+    "reliability",
+    "risk_coverage",
+    "select",
+    "smooth_ece",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """The calibrators import scikit-learn: only when they are asked for."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from hotmax.calibration import calibrators, selection
+
+    return getattr(selection if name in ("Selection", "select") else calibrators, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

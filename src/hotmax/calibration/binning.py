@@ -1,0 +1,77 @@
+"""The one binning: bins closed on the right, 0 in the first, 1 in the last.
+
+A value lies in bin b if edges[b] < value <= edges[b + 1].
+"""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+
+from hotmax._boundary import Array
+from hotmax._kernels import calibration as kernels
+from hotmax.calibration.examples import blocks_of, over_blocks
+
+WEIGHT, CONFIDENCE, CORRECT, ROWS = range(4)  # what is summed in each bin
+BINNINGS = ("width", "mass")
+
+
+def check_bins(bins: object) -> int:
+    if isinstance(bins, bool) or not isinstance(bins, numbers.Integral):
+        raise TypeError(f"bins must be an int, got {bins!r}")
+    if bins < 1:
+        raise ValueError(f"bins must be at least 1, got {bins}")
+    return int(bins)
+
+
+def width_edges(bins: int, dtype: Any = np.float64) -> Array:
+    """Edges b / bins, as numbers of `dtype`, so that a float32 of 0.2 lies on the edge 0.2."""
+    return (np.arange(bins + 1) / bins).astype(dtype).astype(np.float64)
+
+
+def mass_edges(values: Array, weights: Array, bins: int) -> Array:
+    """Edges at quantiles of the values: the same weight in each bin, as far as ties allow."""
+    there = np.broadcast_to(weights, values.shape) > 0
+    order = np.argsort(values[there], kind="stable")
+    ordered = values[there][order]
+    cumulative = np.cumsum(np.broadcast_to(weights, values.shape)[there][order])
+    aims = np.arange(1, bins) / bins * cumulative[-1]
+    # A sum that misses its aim by rounding has reached it.
+    at = np.searchsorted(cumulative, aims * (1 - 1e-12))
+    inner = np.unique(ordered[at])
+    return np.concatenate([[0.0], inner[(inner > 0.0) & (inner < 1.0)], [1.0]])
+
+
+def edges_of(values: Array, weights: Array, bins: int, binning: str, dtype: Any) -> Array:
+    if binning not in BINNINGS:
+        raise ValueError(f'binning must be "width" or "mass", got {binning!r}')
+    if binning == "width":
+        return width_edges(bins, dtype)
+    return mass_edges(values, weights, bins)
+
+
+def bin_sums(confidence: Array, correct: Array, weights: Array, edges: Array) -> Array:
+    """(bins, 4): weight, confidence, correctness and rows summed in each bin."""
+    rows, inner = confidence.size, edges[1:-1]
+    sums = np.zeros((blocks_of(rows, 1), inner.size + 1, 4))
+
+    def work(number: int, start: int, stop: int) -> None:
+        part = weights[start:stop] if weights.size > 1 else weights
+        kernels.add_bins(confidence[start:stop], correct[start:stop], part, inner, sums[number])
+
+    over_blocks(rows, 1, work)
+    total: Array = sums.sum(0)
+    return total
+
+
+def means(sums: Array) -> tuple[Array, Array, Array]:
+    """(share, confidence, accuracy) of each bin; nan for the means of an empty one."""
+    weight = sums[..., WEIGHT]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (
+            weight / weight.sum(-1, keepdims=True),
+            sums[..., CONFIDENCE] / weight,
+            sums[..., CORRECT] / weight,
+        )

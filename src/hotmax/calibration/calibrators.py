@@ -1,0 +1,346 @@
+"""Calibrators with scikit-learn's conventions, on top of the table in `families`."""
+
+from __future__ import annotations
+
+import json
+import math
+import numbers
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.exceptions import NotFittedError
+except ImportError:
+    raise ImportError('calibrators need scikit-learn: pip install "hotmax[calibration]"') from None
+
+from hotmax._boundary import Array
+from hotmax.calibration.binning import check_bins
+from hotmax.calibration.conformal import unlabelled
+from hotmax.calibration.examples import Examples, read, read_rows, shape_of
+from hotmax.calibration.families import FAMILIES, Family
+from hotmax.calibration.likelihood import Likelihood
+from hotmax.calibration.temperature import TemperatureFit, fit_examples
+
+FORMAT, VERSION = "hotmax calibrator", 1
+
+
+class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A map from logits to calibrated probabilities, fitted to labels.
+
+    Args:
+        method: "temperature"; "vector" and "matrix", structured scaling with penalties on
+            diagonal, off-diagonal and bias; "dirichlet"; "ensemble", temperature mixed with the
+            identity and the uniform; "isotonic" and "histogram", one class against the rest;
+            "platt" and "beta", for two classes; "identity", which changes nothing.
+        input: What comes in, "logits" or "probabilities".
+        penalty: Times the method's own regularisation: 1 is what its authors advise.
+        bins: For "histogram".
+
+    After `fit`: `parameters_` (a dict), `classes_` (0, 1, ..., k - 1) and `n_features_in_`.
+
+    Example:
+        >>> import numpy as np, hotmax as hm
+        >>> rng = np.random.default_rng(0)
+        >>> logits = rng.normal(size=(500, 3)) * 4
+        >>> labels = (logits / 2 + [0, 1, 0] + rng.gumbel(size=logits.shape)).argmax(1)
+        >>> calibrator = hm.calibration.Calibrator("vector").fit(logits, labels)
+        >>> calibrator.predict_proba(logits[:1]).shape
+        (1, 3)
+    """
+
+    def __init__(
+        self,
+        method: str = "temperature",
+        *,
+        input: str = "logits",
+        penalty: float = 1.0,
+        bins: int = 15,
+    ) -> None:
+        self.method = method
+        self.input = input
+        self.penalty = penalty
+        self.bins = bins
+
+    def _options(self) -> tuple[str, float, int]:
+        return self.method, self.penalty, self.bins
+
+    def _family(self, classes: int) -> Family:
+        method, penalty, bins = self._options()
+        if method not in FAMILIES:
+            raise ValueError(f"method must be one of {', '.join(FAMILIES)}, got {method!r}")
+        if FAMILIES[method].two_classes and classes != 2:
+            raise ValueError(f"method {method!r} is for two classes, got {classes}")
+        if isinstance(penalty, bool) or not isinstance(penalty, numbers.Real):
+            raise TypeError(f"penalty must be a number, got {penalty!r}")
+        if not 0.0 <= float(penalty) < math.inf:
+            raise ValueError(f"penalty must be finite and not negative, got {penalty}")
+        check_bins(bins)
+        return FAMILIES[method]
+
+    def fit(
+        self,
+        logits: object,
+        labels: object,
+        sample_weight: object = None,
+        *,
+        ignore_index: int | None = None,
+    ) -> Calibrator:
+        """Fit to labelled logits: arguments as in `fit_temperature`. Returns the calibrator."""
+        examples = read(
+            logits,
+            labels,
+            sample_weight=sample_weight,
+            ignore_index=ignore_index,
+            input=self.input,
+        )
+        return self._fit(examples)
+
+    def _fit(self, examples: Examples) -> Calibrator:
+        _, penalty, bins = self._options()
+        family = self._family(examples.classes)
+        fit_checks(examples)
+        self.parameters_ = family.fit(examples, float(penalty), bins)
+        self.n_features_in_ = examples.classes
+        self.classes_ = np.arange(examples.classes)
+        return self
+
+    def predict_proba(self, logits: object) -> Array:
+        """Calibrated probabilities, float64, in the shape of the logits."""
+        if not hasattr(self, "parameters_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
+        x, mask = read_rows(logits, input=self.input, suspicious=False)
+        if x.shape[1] != self.n_features_in_:
+            raise ValueError(f"logits must have {self.n_features_in_} classes, got {x.shape[1]}")
+        rows = unlabelled(x, mask, self.input)
+        method, _, _ = self._options()
+        block = rows.block(0, rows.rows).astype(np.float64)
+        p = FAMILIES[method].apply(block, self.parameters_)
+        return p.reshape(shape_of(logits))
+
+    def predict(self, logits: object) -> Array:
+        """The likeliest class of each row, after calibration."""
+        chosen: Array = self.classes_[self.predict_proba(logits).argmax(-1)]
+        return chosen
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted calibrator as JSON: whole, or not at all."""
+        if not hasattr(self, "parameters_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
+        method, penalty, bins = self._options()
+        text = json.dumps(
+            {
+                "format": FORMAT,
+                "version": VERSION,
+                "method": method,
+                "input": self.input,
+                "penalty": float(penalty),
+                "bins": bins,
+                "classes": self.n_features_in_,
+                "parameters": {k: plain(v) for k, v in self.parameters_.items()},
+            },
+            allow_nan=False,
+        )
+        write_whole(Path(path), text)
+
+
+class TemperatureScaling(Calibrator):
+    """One temperature for all logits, fitted exactly: see `fit_temperature`.
+
+    Args:
+        input: What comes in, "logits" or "probabilities".
+
+    After `fit`: `temperature_`, and `fit_`, the TemperatureFit with its interval.
+
+    Example:
+        >>> import numpy as np, hotmax as hm
+        >>> logits = np.array([[4.0, 0.0], [4.0, 0.0], [4.0, 0.0], [0.0, 4.0]])
+        >>> scaling = hm.calibration.TemperatureScaling().fit(logits, [0, 0, 1, 1])
+        >>> scaling.predict_proba([[4.0, 0.0]]).round(6)
+        array([[0.75, 0.25]])
+    """
+
+    fit_: TemperatureFit
+
+    def __init__(self, *, input: str = "logits") -> None:
+        self.input = input
+
+    def _options(self) -> tuple[str, float, int]:
+        return "temperature", 1.0, 15
+
+    def _fit(self, examples: Examples) -> Calibrator:
+        self.fit_ = fit_examples(examples)
+        self.parameters_ = {"temperature": self.fit_.temperature}
+        self.n_features_in_ = examples.classes
+        self.classes_ = np.arange(examples.classes)
+        return self
+
+    @property
+    def temperature_(self) -> float:
+        return float(self.parameters_["temperature"])
+
+
+def fit_checks(examples: Examples) -> None:
+    """What makes `fit_temperature` refuse rows makes every calibrator refuse them."""
+    Likelihood(examples)
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def plain(value: Any) -> Any:
+    """Arrays as lists; inf, which JSON has no word for, as text."""
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    number = float(value)
+    return number if math.isfinite(number) else str(number)
+
+
+def restored(value: Any) -> Any:
+    if isinstance(value, list):
+        inner = [restored(v) for v in value]
+        lengths = {len(v) for v in inner if isinstance(v, np.ndarray)}
+        return inner if lengths and len(lengths) > 1 else np.array(inner)
+    return float(value)
+
+
+def write_whole(path: Path, text: str) -> None:
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(draft, path)
+    except BaseException:
+        os.unlink(draft)
+        raise
+
+
+def load(path: str | os.PathLike[str]) -> Calibrator:
+    """Read a calibrator that `save` has written.
+
+    Example:
+        >>> import tempfile, pathlib, hotmax as hm
+        >>> fitted = hm.calibration.TemperatureScaling().fit([[4.0, 0.0], [4.0, 1.0]], [0, 1])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     fitted.save(pathlib.Path(folder) / "calibrator.json")
+        ...     again = hm.calibration.load(pathlib.Path(folder) / "calibrator.json")
+        >>> again.temperature_ == fitted.temperature_
+        True
+    """
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ValueError(f"{path} is not a {FORMAT}")
+    if data.get("version") != VERSION:
+        raise ValueError(f"{path} has version {data.get('version')!r}, and {VERSION} is read here")
+    try:
+        method, classes = data["method"], int(data["classes"])
+        parameters = {name: restored(value) for name, value in data["parameters"].items()}
+        options = {name: data[name] for name in ("input", "penalty", "bins")}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged: {error!r}") from None
+    if method == "temperature":
+        calibrator: Calibrator = TemperatureScaling(input=options["input"])
+    else:
+        calibrator = Calibrator(method, **options)
+    calibrator._family(classes)
+    calibrator.parameters_ = parameters
+    calibrator.n_features_in_ = classes
+    calibrator.classes_ = np.arange(classes)
+    return calibrator
+
+
+# --- classifiers ------------------------------------------------------------------------------
+
+
+def outputs_of(estimator: Any, X: object) -> tuple[Array, str]:
+    """(logits or probabilities of a fitted classifier, which of them)."""
+    if hasattr(estimator, "decision_function"):
+        scores = np.asarray(estimator.decision_function(X))
+        if scores.ndim == 1:
+            scores = np.stack([np.zeros_like(scores), scores], axis=1)
+        if scores.shape[1] == len(estimator.classes_):
+            return scores, "logits"
+    if hasattr(estimator, "predict_proba"):
+        return np.asarray(estimator.predict_proba(X)), "probabilities"
+    raise TypeError(
+        "estimator must be a fitted classifier with decision_function or predict_proba, got "
+        f"{type(estimator).__name__}"
+    )
+
+
+class CalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A fitted classifier and the calibrator of its outputs; made by `calibrate`."""
+
+    def __init__(self, estimator: Any, calibrator: Calibrator) -> None:
+        self.estimator = estimator
+        self.calibrator = calibrator
+
+    @property
+    def classes_(self) -> Array:
+        return np.asarray(self.estimator.classes_)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def predict_proba(self, X: object) -> Array:
+        return self.calibrator.predict_proba(outputs_of(self.estimator, X)[0])
+
+    def predict(self, X: object) -> Array:
+        chosen: Array = self.classes_[self.predict_proba(X).argmax(1)]
+        return chosen
+
+
+def calibrate(
+    estimator: Any,
+    X: object,
+    y: object,
+    *,
+    method: str = "temperature",
+    sample_weight: object = None,
+) -> CalibratedClassifier:
+    """Calibrate a fitted scikit-learn classifier on data that it has not seen.
+
+    Args:
+        estimator: A fitted classifier with decision_function (taken as logits) or predict_proba.
+        X, y: Data and labels that it was not fitted to.
+        method: As in `Calibrator`.
+        sample_weight: The weight of each row.
+
+    Returns:
+        A CalibratedClassifier with predict_proba and predict.
+
+    Example:
+        >>> import numpy as np, hotmax as hm
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(300, 2))
+        >>> y = np.where(X[:, 0] + rng.logistic(size=300) > 0, "yes", "no")
+        >>> model = LogisticRegression().fit(X[:100], y[:100])
+        >>> calibrated = hm.calibration.calibrate(model, X[100:], y[100:])
+        >>> calibrated.predict(X[:3]).tolist() == model.predict(X[:3]).tolist()
+        True
+    """
+    outputs, kind = outputs_of(estimator, X)
+    classes = np.asarray(estimator.classes_)
+    labels = np.asarray(y)
+    known = np.isin(labels, classes)
+    if not known.all():
+        stranger = labels[int(np.argmin(known))]
+        raise ValueError(f"y holds {stranger!r}, which the estimator has not seen")
+    order = np.argsort(classes)
+    index = order[np.searchsorted(classes, labels, sorter=order)]
+    calibrator = (
+        TemperatureScaling(input=kind)
+        if method == "temperature"
+        else Calibrator(method, input=kind)
+    )
+    return CalibratedClassifier(estimator, calibrator.fit(outputs, index, sample_weight))

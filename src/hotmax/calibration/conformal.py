@@ -1,0 +1,220 @@
+"""Conformal prediction: sets of classes that hold the true one as often as promised.
+
+Whatever the model, if the rows to come are exchangeable with those of the fit.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hotmax._boundary import Array
+from hotmax.calibration.examples import Examples, one_temperature, read, read_rows, shape_of
+from hotmax.calibration.scores import probabilities
+
+METHODS = ("lac", "aps", "raps")
+
+
+@dataclass(frozen=True)
+class Conformal:
+    """The result of `fit`: a threshold on the score of a class, and `sets` that apply it.
+
+    Attributes:
+        method: "lac", "aps" or "raps".
+        coverage: The share of rows whose set holds the label, at least.
+        threshold: Classes whose score is at most this are in the set; inf takes them all.
+        classes: The number of classes.
+        temperature: Of the logits.
+        penalty, free: For "raps": what each class beyond the `free` likeliest ones adds.
+        rows: The rows of the fit.
+    """
+
+    method: str
+    coverage: float
+    threshold: float
+    classes: int
+    temperature: float
+    penalty: float
+    free: int
+    rows: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.method}: sets that hold the label in at least {self.coverage:g} of all rows; "
+            f"threshold {self.threshold:.6g} from {self.rows} rows"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+    def sets(self, logits: object, *, where: object = None, input: str = "logits") -> Array:
+        """Which classes are in the set of each row: bools of shape (rows, classes).
+
+        A class that is not there (-inf, or False in `where`) is in no set.
+        """
+        x, mask = read_rows(logits, where=where, input=input, suspicious=False)
+        if x.shape[1] != self.classes:
+            raise ValueError(f"logits must have {self.classes} classes, got {x.shape[1]}")
+        examples = unlabelled(x, mask, input)
+        p = probabilities(examples, self.temperature, 0, examples.rows)
+        if np.isnan(p).any():
+            row = int(np.argmax(np.isnan(p).any(1)))
+            raise ValueError(f"logits: row {row} holds nan, or nothing but -inf")
+        inside = scores_of(p, self.method, self.penalty, self.free) <= self.threshold
+        there = np.isfinite(examples.block(0, examples.rows)) | (p > 0)
+        shape = (*shape_of(logits)[:-1], self.classes)
+        result: Array = (inside & there).reshape(shape)
+        return result
+
+    def evaluate(
+        self,
+        logits: object,
+        labels: object,
+        *,
+        ignore_index: int | None = None,
+        where: object = None,
+        input: str = "logits",
+    ) -> ConformalEvaluation:
+        """How often the sets hold the labels of other rows, and how large they are."""
+        examples = read(logits, labels, ignore_index=ignore_index, where=where, input=input)
+        hard = labels_of(examples)
+        inside = self.sets(logits, where=where, input=input).reshape(-1, self.classes)
+        keep = np.flatnonzero(examples.weight_of_rows() > 0)
+        sizes = inside[keep].sum(1)
+        return ConformalEvaluation(
+            promised=self.coverage,
+            coverage=float(inside[keep, hard[keep]].mean()),
+            mean_size=float(sizes.mean()),
+            sizes=np.bincount(sizes, minlength=self.classes + 1),
+            rows=int(keep.size),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ConformalEvaluation:
+    """Coverage and size of prediction sets on rows that were not used for the fit.
+
+    Attributes:
+        promised: The coverage asked for.
+        coverage: The share of rows whose set holds the label.
+        mean_size: The mean number of classes in a set.
+        sizes: sizes[k] rows have a set of k classes.
+        rows: The number of rows.
+    """
+
+    promised: float
+    coverage: float
+    mean_size: float
+    sizes: Array
+    rows: int
+
+    def __str__(self) -> str:
+        return (
+            f"coverage {self.coverage:.2%} of {self.rows} rows (promised {self.promised:.2%}), "
+            f"{self.mean_size:.3g} classes on average"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def unlabelled(x: Array, mask: Array | None, input: str) -> Examples:
+    nothing = np.empty(0, np.int64)
+    return Examples(x, mask, nothing, np.empty((1, 0)), np.ones(1), input == "probabilities")
+
+
+def labels_of(examples: Examples) -> Array:
+    if examples.labels.size == 0:
+        raise ValueError("labels must be integers: a set holds a class or does not")
+    return examples.labels
+
+
+def scores_of(p: Array, method: str, penalty: float, free: int) -> Array:
+    """How strange each class is, given the probabilities of its row; the likeliest is least so.
+
+    lac   1 - p of the class
+    aps   the sum of p over all classes that are as likely or likelier
+    raps  the same, and `penalty` for each rank beyond `free`
+    """
+    if method == "lac":
+        result: Array = 1.0 - p
+        return result
+    order = np.argsort(-p, axis=1, kind="stable")
+    ordered = np.take_along_axis(p, order, 1)
+    total = np.cumsum(ordered, axis=1)
+    if method == "raps":
+        total += penalty * np.maximum(np.arange(1, p.shape[1] + 1) - free, 0)
+    scores = np.empty_like(p)
+    np.put_along_axis(scores, order, total, 1)
+    return scores
+
+
+def fit(
+    logits: object,
+    labels: object,
+    *,
+    coverage: float = 0.9,
+    method: str = "lac",
+    temperature: object = 1.0,
+    penalty: float = 0.01,
+    free: int = 5,
+    ignore_index: int | None = None,
+    where: object = None,
+    input: str = "logits",
+) -> Conformal:
+    """Prediction sets that hold the label with a chance of at least `coverage`.
+
+    The threshold is the ceil((n + 1) coverage)-th smallest of the scores of n labels.
+
+    Args:
+        logits: (rows, classes), of rows that the model was not trained on.
+        labels: The class of each row.
+        coverage: Above 0 and below 1.
+        method: "lac", the smallest sets on average; "aps", sets that grow where the model is
+            unsure; "raps", the same with a penalty on large ones.
+        temperature: Of the logits.
+        penalty, free: For "raps": each class beyond the `free` likeliest ones costs `penalty`.
+        ignore_index, where, input: As in `nll`.
+
+    Returns:
+        A Conformal, with `sets(logits)` and `evaluate(logits, labels)`.
+
+    Example:
+        >>> import numpy as np, hotmax as hm
+        >>> rng = np.random.default_rng(0)
+        >>> logits = rng.normal(size=(9000, 5)) * 2
+        >>> labels = (logits + rng.gumbel(size=logits.shape)).argmax(1)
+        >>> fitted = hm.calibration.conformal.fit(logits[:4500], labels[:4500], coverage=0.9)
+        >>> print(fitted.evaluate(logits[4500:], labels[4500:]))
+        coverage 90.16% of 4500 rows (promised 90.00%), 2.11 classes on average
+
+    Reference:
+        Sadinle, Lei and Wasserman, Least ambiguous set-valued classifiers with bounded error
+        levels, 2019. Romano, Sesia and Candes, Classification with valid and adaptive coverage,
+        2020. Angelopoulos et al., Uncertainty sets for image classifiers, 2021.
+    """
+    if method not in METHODS:
+        raise ValueError(f'method must be "lac", "aps" or "raps", got {method!r}')
+    if not isinstance(coverage, float | int) or isinstance(coverage, bool):
+        raise TypeError(f"coverage must be a number, got {coverage!r}")
+    if not 0.0 < coverage < 1.0:
+        raise ValueError(f"coverage must lie above 0 and below 1, got {coverage}")
+    if not penalty >= 0.0:
+        raise ValueError(f"penalty must not be negative, got {penalty}")
+    examples = read(logits, labels, ignore_index=ignore_index, where=where, input=input)
+    hard = labels_of(examples)
+    keep = np.flatnonzero(examples.weight_of_rows() > 0)
+    heat = one_temperature(temperature)
+    p = probabilities(examples, heat, 0, examples.rows)[keep]
+    if np.isnan(p).any():
+        row = int(keep[np.argmax(np.isnan(p).any(1))])
+        raise ValueError(f"logits: row {row} holds nan, or nothing but -inf")
+    scores = scores_of(p, method, penalty, free)[np.arange(keep.size), hard[keep]]
+    rank = math.ceil((keep.size + 1) * coverage - 1e-9)
+    threshold = math.inf if rank > keep.size else float(np.partition(scores, rank - 1)[rank - 1])
+    return Conformal(
+        method, float(coverage), threshold, examples.classes, heat, penalty, free, int(keep.size)
+    )

@@ -1,0 +1,325 @@
+"""Labelled rows: what comes in with every call of calibration, checked once.
+
+Logits are read some rows at a time, so that a mask, a half-precision type or a memory-mapped file
+costs no second copy of the whole.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hotmax import _threads
+from hotmax._boundary import Array, as_array, as_temperature, compute_type, library_of
+from hotmax._kernels import calibration as kernels
+from hotmax._kernels.lanes import LANES
+from hotmax._softmax import log_softmax
+
+BLOCK = 1 << 19  # entries that are computed together
+INPUTS = ("logits", "probabilities")
+SUM_TOLERANCE = 0.01  # of a row of probabilities or of soft labels: they come rounded
+
+WRONG = {
+    kernels.HAS_NAN: "holds nan",
+    kernels.HAS_INF: "holds +inf, which no temperature changes",
+    kernels.IS_EMPTY: "holds nothing but -inf: no class is there",
+    kernels.LABEL_IS_ABSENT: "has its label on a class that is not there (-inf, or masked)",
+}
+
+
+@dataclass(frozen=True)
+class Examples:
+    """(rows, classes) of logits or probabilities, with labels and weights."""
+
+    x: Array
+    where: Array | None
+    labels: Array  # int64 for each row, or empty
+    soft: Array  # the probabilities of the classes, where labels are soft
+    weights: Array  # for each row, or one for all; 0 for a row that is ignored
+    probabilities: bool
+    offset: int = 0  # the number of the first row, where errors are told
+
+    @property
+    def rows(self) -> int:
+        return int(self.x.shape[0])
+
+    @property
+    def classes(self) -> int:
+        return int(self.x.shape[1])
+
+    def block(self, start: int, stop: int) -> Array:
+        """Rows start..stop as contiguous logits of float32 or float64."""
+        part = self.x[start:stop]
+        if self.probabilities:
+            with np.errstate(divide="ignore"):
+                part = np.log(part.astype(np.float64))
+        kind = compute_type(part.dtype)
+        ready = np.require(part, kind, ["C", "A"])
+        if self.where is not None:
+            ready = np.where(self.where[start:stop], ready, kind.type(-np.inf))
+        return ready
+
+    def tempered(self, start: int, stop: int, temperature: float) -> tuple[Array, float]:
+        """(logits, 1 / T) for rows start..stop: at the limits of temperature, already applied."""
+        part = self.block(start, stop)
+        if 0.0 < temperature < np.inf and 0.0 < 1.0 / temperature < np.inf:
+            return part, 1.0 / temperature
+        return log_softmax(part, temperature=temperature), 1.0
+
+    def labels_of(self, start: int, stop: int) -> tuple[Array, Array, Array]:
+        """labels, soft labels and weights of rows start..stop."""
+        return (
+            self.labels[start:stop],
+            self.soft[start:stop] if self.labels.size == 0 else self.soft,
+            self.weights[start:stop] if self.weights.size > 1 else self.weights,
+        )
+
+    def weight_of_rows(self) -> Array:
+        return np.broadcast_to(self.weights, (self.rows,))
+
+    def taking(self, index: Array | slice) -> Examples:
+        """Some of the rows."""
+        return Examples(
+            self.x[index],
+            None if self.where is None else self.where[index],
+            self.labels[index] if self.labels.size else self.labels,
+            self.soft[index] if self.labels.size == 0 else self.soft,
+            self.weights[index] if self.weights.size > 1 else self.weights,
+            self.probabilities,
+            self.offset + (index.start or 0) if isinstance(index, slice) else 0,
+        )
+
+    def complain(self, kind: int, row: int) -> None:
+        """Raise what is wrong with a row, if anything is."""
+        if kind == kernels.FINE:
+            return
+        what = WRONG[kind]
+        if kind == kernels.LABEL_IS_ABSENT and self.probabilities:
+            what = "gives its label probability 0: no temperature mends that"
+        raise ValueError(f"{self.name}: row {self.offset + row} {what}")
+
+    @property
+    def name(self) -> str:
+        return "probabilities" if self.probabilities else "logits"
+
+
+def step_of(classes: int) -> int:
+    """Rows in a block: the same for every thread count, so that sums have one order."""
+    return -(-max(BLOCK // max(classes, 1), 1) // LANES) * LANES
+
+
+def over_blocks(rows: int, classes: int, work: Callable[[int, int, int], None]) -> None:
+    """work(block number, start, stop) for all blocks, over threads."""
+    step = step_of(classes)
+    _threads.for_ranges(lambda start, stop: work(start // step, start, stop), rows, step)
+
+
+def blocks_of(rows: int, classes: int) -> int:
+    return -(-rows // step_of(classes))
+
+
+def read(
+    logits: object,
+    labels: object,
+    *,
+    sample_weight: object = None,
+    ignore_index: int | None = None,
+    where: object = None,
+    input: str = "logits",
+) -> Examples:
+    """Check everything that can be checked without reading all the logits."""
+    x, mask = read_rows(logits, where=where, input=input)
+    shape = shape_of(logits)[:-1]
+    hard, soft, weights = read_labels(labels, shape, x.shape[1], ignore_index)
+    if sample_weight is not None:
+        given = numbers_of(sample_weight, "sample_weight")
+        if given.shape != shape:
+            raise ValueError(f"sample_weight must have shape {shape}, got {given.shape}")
+        given = given.astype(np.float64).reshape(-1)
+        if not (np.isfinite(given) & (given >= 0)).all():
+            raise ValueError("sample_weight must be finite and not negative")
+        weights = given if weights is None else weights * given
+    if x.shape[0] == 0:
+        raise ValueError(f"logits must have at least one row, got shape {shape_of(logits)}")
+    if weights is not None and not weights.any():
+        raise ValueError("no row is left: all are ignored, or have weight 0")
+    weights = np.ones(1) if weights is None else weights
+    return Examples(x, mask, hard, soft, weights, input == "probabilities")
+
+
+def read_rows(
+    logits: object, *, where: object = None, input: str = "logits", suspicious: bool = True
+) -> tuple[Array, Array | None]:
+    """Logits or probabilities as (rows, classes), and their mask.
+
+    `suspicious`: refuse probabilities that come as logits. Not where rows may come one by one, and
+    one of them look like that by chance.
+    """
+    if input not in INPUTS:
+        raise ValueError(f'input must be "logits" or "probabilities", got {input!r}')
+    x = numbers_of(logits, "logits")
+    if x.ndim < 2:
+        raise ValueError(
+            f"logits must have shape (rows, classes), got {x.shape}; for two classes with one "
+            "score, np.stack([0 * score, score], axis=-1)"
+        )
+    if x.shape[-1] == 0:
+        raise ValueError(f"logits must have at least one class, got shape {x.shape}")
+    mask = None
+    if where is not None:
+        mask = np.asarray(where)
+        if mask.dtype != np.bool_:
+            raise TypeError(f"where must hold bools, got {mask.dtype}")
+        try:
+            mask = np.broadcast_to(mask, x.shape)
+        except ValueError:
+            raise ValueError(
+                f"where must broadcast to the shape of logits, {x.shape}, got {mask.shape}"
+            ) from None
+    if isinstance(logits, np.ma.MaskedArray):
+        present = ~np.ma.getmaskarray(logits)
+        mask = present if mask is None else present & mask
+    if mask is not None and input == "probabilities":
+        raise ValueError("where is for logits: probabilities are normalised already")
+    x = x.reshape(-1, x.shape[-1])
+    mask = None if mask is None else mask.reshape(x.shape)
+    if input == "probabilities":
+        check_probabilities(x)
+    elif mask is None and suspicious:
+        refuse_probabilities(x)
+    return x, mask
+
+
+def check_probabilities(x: Array) -> None:
+    step = step_of(x.shape[1])
+    for start in range(0, len(x), step):
+        part = x[start : start + step].astype(np.float64)
+        good = ((part >= 0) & (part <= 1 + SUM_TOLERANCE)).all(1)
+        good &= np.abs(part.sum(1) - 1) <= SUM_TOLERANCE
+        if not good.all():
+            row = int(np.argmin(good))
+            raise ValueError(
+                f"probabilities must lie in 0..1 and sum to 1 within {SUM_TOLERANCE}: row "
+                f"{start + row} holds {part[row].min():g} to {part[row].max():g} and sums to "
+                f'{part[row].sum():g}; logits are input="logits"'
+            )
+
+
+def refuse_probabilities(x: Array) -> None:
+    """Raise if what came as logits is probabilities: each row in 0..1, summing to 1, not all 0, 1.
+
+    The first rows settle it for logits.
+    """
+    if x.dtype.kind in "iub" or len(x) < 2:
+        return
+    tolerance = 1e-5 if x.dtype.itemsize >= 4 else SUM_TOLERANCE
+    graded = False
+    start, step = 0, 8
+    while start < len(x):
+        part = x[start : start + step].astype(np.float64)
+        if not ((part >= 0) & (part <= 1)).all():
+            return
+        if not (np.abs(part.sum(1) - 1) <= tolerance).all():
+            return
+        graded = graded or bool(((part > 0) & (part < 1)).any())
+        start, step = start + step, step_of(x.shape[1])
+    if graded:
+        raise ValueError(
+            "logits look like probabilities: every row lies in 0..1 and sums to 1; say "
+            'input="probabilities", or, if they are logits, pass logits - 1, which is the same '
+            "to softmax"
+        )
+
+
+def shape_of(x: object) -> tuple[int, ...]:
+    shape = x.shape if hasattr(x, "shape") else np.asarray(x).shape
+    return tuple(int(n) for n in shape)
+
+
+def numbers_of(x: Any, name: str) -> Array:
+    """x as a NumPy array: calibration ends in numbers, so that other libraries' arrays end here.
+
+    A tensor on the CPU shares its memory; one on a GPU, or a lazy array, is brought here.
+    """
+    library = library_of(x)
+    if library == "torch":
+        x = x.detach().cpu()
+        x = (x.float() if str(x.dtype) == "torch.bfloat16" else x).numpy()
+    elif library is not None:
+        x = np.asarray(x)
+    return as_array(x, name)
+
+
+def read_labels(
+    labels: object, shape: tuple[int, ...], classes: int, ignore_index: int | None
+) -> tuple[Array, Array, Array | None]:
+    """(labels, soft labels, weights): one of the first two is empty; weights 0 where ignored."""
+    if ignore_index is not None and (
+        isinstance(ignore_index, bool) or not isinstance(ignore_index, numbers.Integral)
+    ):
+        raise TypeError(f"ignore_index must be an int or None, got {ignore_index!r}")
+    given = numbers_of(labels, "labels")
+    none = np.empty((1, 0))
+    if given.shape == shape:
+        if given.dtype.kind not in "iub":
+            raise TypeError(
+                f"labels must be integers of shape {shape}, or soft labels of shape "
+                f"{(*shape, classes)}, got {given.dtype} of shape {given.shape}"
+            )
+        hard = np.ascontiguousarray(given.reshape(-1))
+        weights = None
+        if ignore_index is not None:
+            ignored = hard == ignore_index
+            if ignored.any():
+                weights = np.where(ignored, 0.0, 1.0)
+                hard = np.where(ignored, hard.dtype.type(0), hard)
+        if hard.size and not (int(hard.min()) >= 0 and int(hard.max()) < classes):
+            row = int(np.argmax((hard < 0) | (hard >= classes)))
+            raise ValueError(
+                f"labels must lie in 0..{classes - 1}, got {hard[row]} in row {row}"
+                + ("" if ignore_index is not None else "; ignore_index=... leaves rows out")
+            )
+        return hard.astype(np.int64, copy=False), none, weights
+    if given.shape != (*shape, classes):
+        raise ValueError(
+            f"labels must have shape {shape}, or {(*shape, classes)} if they are soft, "
+            f"got {given.shape}"
+        )
+    if ignore_index is not None:
+        raise ValueError("ignore_index is for integer labels: give soft ones sample_weight=0")
+    soft = np.ascontiguousarray(given.reshape(-1, classes), np.float64)
+    good = ((soft >= 0) & (soft <= 1 + SUM_TOLERANCE)).all(1)
+    good &= np.abs(soft.sum(1) - 1) <= SUM_TOLERANCE
+    if not good.all():
+        row = int(np.argmin(good))
+        raise ValueError(
+            f"soft labels must not be negative and sum to 1 in each row, got a sum of "
+            f"{soft[row].sum():g} in row {row}"
+        )
+    return np.empty(0, np.int64), soft / soft.sum(1, keepdims=True), None
+
+
+def one_hot(examples: Examples) -> Array:
+    if examples.labels.size == 0:
+        return examples.soft
+    q = np.zeros((examples.rows, examples.classes))
+    q[np.arange(examples.rows), examples.labels] = 1.0
+    return q
+
+
+def one_temperature(temperature: object) -> float:
+    """A single temperature; 0, inf and below 0 as everywhere."""
+    array = as_temperature(temperature)
+    if array.size != 1:
+        raise ValueError(f"temperature must be one number, got shape {array.shape}")
+    return float(array.reshape(-1)[0])
+
+
+def raise_first(trouble: Any, examples: Examples) -> None:
+    """Raise the first of the (kind, row) that blocks have found."""
+    for kind, row in trouble:
+        examples.complain(int(kind), int(row))

@@ -1,0 +1,395 @@
+"""Metrics of labelled predictions: calibration errors, proper scores, selective prediction.
+
+Each takes logits (or probabilities, if `input` says so) and labels, and gives a float; with
+`interval=True` an Estimate, with a bootstrap interval.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Unpack
+
+import numpy as np
+
+from hotmax import _threads
+from hotmax._boundary import Array
+from hotmax._kernels import calibration as kernels
+from hotmax.calibration.binning import (
+    bin_sums,
+    check_bins,
+    edges_of,
+    mass_edges,
+    means,
+    width_edges,
+)
+from hotmax.calibration.estimate import Estimate, Given, Request, average, request
+from hotmax.calibration.examples import Examples, one_hot, step_of
+from hotmax.calibration.ranks import Ranked
+from hotmax.calibration.scores import edge_type, probabilities, score_bins
+from hotmax.calibration.smooth import smooth_error
+from hotmax.calibration.temperature import fit_examples
+
+NORMS = ("l1", "l2", "max")
+
+
+# --- proper scores ----------------------------------------------------------------------------
+
+
+def nll(logits: object, labels: object, **given: Unpack[Given]) -> float | Estimate:
+    """The mean negative log-likelihood, in nats: mean of -log softmax(x / T)[label].
+
+    Args:
+        logits: (rows, classes), or any shape with the classes last.
+        labels: The class of each row; or soft labels, the probabilities of its classes.
+        **given: sample_weight, ignore_index, where, input, temperature, interval, seed: see Given.
+
+    Returns:
+        A float, or an Estimate with `interval=True`. inf if a label has probability 0.
+
+    Example:
+        >>> import hotmax as hm
+        >>> round(hm.calibration.nll([[2.0, 0.0], [0.0, 1.0]], [0, 0]), 6)
+        0.720095
+    """
+    asked = request(logits, labels, given)
+    losses = asked.scores().nll
+    return asked.answer(lambda weights: average(losses, weights))
+
+
+def brier(logits: object, labels: object, **given: Unpack[Given]) -> float | Estimate:
+    """The Brier score: mean over rows of the sum over classes of (p - y)**2, from 0 to 2.
+
+    Args:
+        logits, labels, **given: As in `nll`.
+
+    Example:
+        >>> import hotmax as hm
+        >>> hm.calibration.brier([[0.5, 0.5], [1.0, 0.0]], [0, 0], input="probabilities")
+        0.25
+    """
+    asked = request(logits, labels, given)
+    losses = asked.scores().brier
+    return asked.answer(lambda weights: average(losses, weights), 0.0, 2.0)
+
+
+def accuracy(logits: object, labels: object, **given: Unpack[Given]) -> float | Estimate:
+    """The share of rows whose largest logit, the first of several, is the label's.
+
+    Args:
+        logits, labels, **given: As in `nll`. With soft labels, their probability at that class.
+
+    Example:
+        >>> import hotmax as hm
+        >>> hm.calibration.accuracy([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+        0.5
+    """
+    asked = request(logits, labels, given)
+    correct = asked.scores().correct
+    return asked.answer(lambda weights: average(correct, weights), 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """A proper score as calibration + refinement.
+
+    `refinement` is what remains at the best temperature, `calibration` what that temperature gains.
+    """
+
+    score: str
+    total: float
+    calibration: float
+    refinement: float
+    temperature: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.score} {self.total:.6g} = calibration {self.calibration:.6g} + refinement "
+            f"{self.refinement:.6g} (at temperature {self.temperature:.6g})"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def decompose(
+    logits: object, labels: object, *, score: str = "nll", **given: Unpack[Given]
+) -> Decomposition:
+    """Split a proper score: calibration = score(1) - min over T of score(T); refinement the rest.
+
+    Calibration is what a change of temperature repairs; refinement is what no temperature does.
+    A temperature is one parameter, so that fitting it on the same rows flatters little.
+
+    Args:
+        logits, labels, **given: As in `nll`, without interval and seed.
+        score: "nll" or "brier".
+
+    Example:
+        >>> import numpy as np, hotmax as hm
+        >>> logits = np.array([[4.0, 0.0], [4.0, 0.0], [4.0, 0.0], [0.0, 4.0]])
+        >>> print(hm.calibration.decompose(logits, [0, 0, 1, 1]))
+        nll 1.01815 = calibration 0.455815 + refinement 0.562335 (at temperature 3.64096)
+
+    Reference:
+        Berta, Holzmueller, Jordan and Bach, Rethinking early stopping: refine, then calibrate,
+        2025.
+    """
+    if score not in ("nll", "brier"):
+        raise ValueError(f'score must be "nll" or "brier", got {score!r}')
+    asked = request(logits, labels, given)
+    if asked.interval:
+        raise ValueError("decompose has no interval")
+    fit = fit_examples(asked.examples)
+    if score == "nll":
+        total = average(asked.scores().nll, asked.examples.weights)
+        return Decomposition(score, total, total - fit.nll, fit.nll, fit.temperature)
+
+    def at(temperature: float) -> float:
+        rows = Request(asked.examples, temperature, False, 0).scores()
+        return average(rows.brier, asked.examples.weights)
+
+    total = at(asked.temperature)
+    best = fit.temperature
+    if 0.0 < best < math.inf:
+        best = math.exp(minimise(lambda log_t: at(math.exp(log_t)), math.log(best)))
+    refinement = min(at(best), total)
+    return Decomposition(score, total, total - refinement, refinement, best)
+
+
+def minimise(function: Callable[[float], float], start: float) -> float:
+    """The minimum near `start`: golden sections of a bracket that grows until it holds one."""
+    golden = (math.sqrt(5) - 1) / 2
+    width = 0.5
+    middle = function(start)
+    while width < 20 and min(function(start - width), function(start + width)) < middle:
+        width *= 2
+    low, high = start - width, start + width
+    left, right = high - golden * (high - low), low + golden * (high - low)
+    at_left, at_right = function(left), function(right)
+    while high - low > 1e-6:
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - golden * (high - low)
+            at_left = function(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + golden * (high - low)
+            at_right = function(right)
+    return (low + high) / 2
+
+
+# --- calibration errors -----------------------------------------------------------------------
+
+
+def binned_error(sums: Array, norm: str, debiased: bool) -> float:
+    """The calibration error from the sums of bins; the mean over classes if they have them."""
+    share, confidence, hits = means(sums)
+    gap = np.where(share > 0, np.abs(confidence - hits), 0.0)
+    if norm == "max":
+        return float(gap.max())
+    if norm == "l1":
+        return float((share * gap).sum(-1).mean())
+    squares = gap**2
+    if debiased:  # what the noise of the accuracy in each bin adds, on average
+        rows = sums[..., 3]
+        noise = np.where(rows > 1, hits * (1 - hits) / np.maximum(rows - 1, 1), 0.0)
+        squares = np.where(share > 0, squares - noise, 0.0)
+    return math.sqrt(max(float((share * squares).sum(-1).mean()), 0.0))
+
+
+def ece(
+    logits: object,
+    labels: object,
+    *,
+    bins: int = 15,
+    binning: str = "width",
+    norm: str = "l1",
+    classwise: bool = False,
+    debiased: bool = False,
+    **given: Unpack[Given],
+) -> float | Estimate:
+    """The expected calibration error: sum over bins of share * |accuracy - confidence|.
+
+    Bins are closed on the right, with 0 in the first and 1 in the last.
+
+    Args:
+        logits, labels, **given: As in `nll`.
+        bins: The number of bins.
+        binning: "width" for bins of equal width, "mass" for bins of equal weight.
+        norm: "l1"; "l2", the root of the mean square; or "max", the largest over bins.
+        classwise: The mean over classes of the error of each class's probability, instead of the
+            error of the largest one.
+        debiased: Take off the squares what noise adds to them on average; for norm="l2".
+
+    Returns:
+        A float from 0 to 1, or an Estimate with `interval=True`.
+
+    Example:
+        >>> import hotmax as hm
+        >>> p = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]]
+        >>> round(hm.calibration.ece(p, [0, 1, 1], bins=2, input="probabilities"), 6)
+        0.133333
+
+    Reference:
+        Naeini, Cooper and Hauskrecht, Obtaining well calibrated probabilities using Bayesian
+        binning, 2015. Kumar, Liang and Ma, Verified uncertainty calibration, 2019.
+    """
+    bins = check_bins(bins)
+    if norm not in NORMS:
+        raise ValueError(f'norm must be "l1", "l2" or "max", got {norm!r}')
+    if debiased and norm != "l2":
+        raise ValueError(f'debiased is for norm="l2", whose bias is known, got norm={norm!r}')
+    asked = request(logits, labels, given)
+    if classwise:
+        return classwise_ece(asked, bins, binning, norm, debiased)
+    if binning == "width" and not asked.interval:
+        edges = width_edges(bins, edge_type(asked.examples, asked.temperature))
+        return binned_error(score_bins(asked.examples, asked.temperature, edges), norm, debiased)
+    rows = asked.scores()
+    edges = edges_of(rows.confidence, rows.weights, bins, binning, rows.dtype)
+
+    def statistic(weights: Array) -> float:
+        return binned_error(bin_sums(rows.confidence, rows.correct, weights, edges), norm, debiased)
+
+    return asked.answer(statistic, 0.0, 1.0)
+
+
+def classwise_ece(
+    asked: Request, bins: int, binning: str, norm: str, debiased: bool
+) -> float | Estimate:
+    examples = asked.examples
+    asked.scores()  # which finds rows that hold nan
+    if binning == "width":
+        inner = width_edges(bins, edge_type(examples, asked.temperature))[1:-1]
+
+        def statistic(weights: Array) -> float:
+            sums = class_sums(examples, asked.temperature, weights, inner)
+            return binned_error(sums, norm, debiased)
+
+        return asked.answer(statistic, 0.0, 1.0)
+
+    edges_of(np.zeros(1), np.ones(1), bins, binning, np.float64)  # is `binning` one?
+    p = probabilities(examples, asked.temperature, 0, examples.rows)
+    q = one_hot(examples)
+    columns = [np.ascontiguousarray(p[:, c]) for c in range(examples.classes)]
+    hits = [np.ascontiguousarray(q[:, c]) for c in range(examples.classes)]
+    edges = [mass_edges(column, examples.weights, bins) for column in columns]
+
+    def by_mass(weights: Array) -> float:
+        errors = [
+            binned_error(bin_sums(column, hit, weights, edge), norm, debiased)
+            for column, hit, edge in zip(columns, hits, edges, strict=True)
+        ]
+        if norm == "max":
+            return max(errors)
+        power = 2 if norm == "l2" else 1
+        return float(np.mean(np.power(errors, power)) ** (1 / power))
+
+    return asked.answer(by_mass, 0.0, 1.0)
+
+
+def class_sums(examples: Examples, temperature: float, weights: Array, inner: Array) -> Array:
+    """(classes, bins, 4): the sums of bins of each class's probability.
+
+    Rows come in order, and threads take classes: each sum has one order.
+    """
+    sums = np.zeros((examples.classes, inner.size + 1, 4))
+    step = 8 * step_of(examples.classes)
+    for first in range(0, examples.rows, step):
+        last = min(first + step, examples.rows)
+        p = probabilities(examples, temperature, first, last)
+        labels, soft, _ = examples.labels_of(first, last)
+        part = weights[first:last] if weights.size > 1 else weights
+
+        def work(
+            start: int,
+            stop: int,
+            p: Array = p,
+            labels: Array = labels,
+            soft: Array = soft,
+            part: Array = part,
+        ) -> None:
+            kernels.add_class_bins(p, labels, soft, part, inner, sums, start, stop)
+
+        _threads.for_ranges(work, examples.classes, -(-examples.classes // 4))
+    return sums
+
+
+def smooth_ece(logits: object, labels: object, **given: Unpack[Given]) -> float | Estimate:
+    """The smooth calibration error: without bins, by a Gaussian kernel reflected at 0 and 1.
+
+    Integral over 0..1 of |sum of share * K(t, confidence) * (correct - confidence)|, with the
+    bandwidth of K equal to the error itself.
+
+    Args:
+        logits, labels, **given: As in `nll`.
+
+    Example:
+        >>> import hotmax as hm
+        >>> p = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]]
+        >>> round(hm.calibration.smooth_ece(p, [0, 1, 1], input="probabilities"), 4)
+        0.142
+
+    Reference:
+        Blasiok and Nakkiran, Smooth ECE: principled reliability diagrams via kernel smoothing,
+        2023.
+    """
+    asked = request(logits, labels, given)
+    rows = asked.scores()
+
+    def statistic(weights: Array) -> float:
+        weight = np.broadcast_to(weights, rows.confidence.shape)
+        residual = np.where(weight > 0, weight * (rows.correct - rows.confidence), 0.0)
+        return smooth_error(rows.confidence, residual / weight.sum())[0]
+
+    return asked.answer(statistic, 0.0, 1.0)
+
+
+def ks(logits: object, labels: object, **given: Unpack[Given]) -> float | Estimate:
+    """The Kolmogorov-Smirnov error: max over t of |mean of (correct - confidence) [conf <= t]|.
+
+    Without bins: the largest gap between the cumulative sums of confidence and of correctness.
+
+    Args:
+        logits, labels, **given: As in `nll`.
+
+    Example:
+        >>> import hotmax as hm
+        >>> p = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]]
+        >>> round(hm.calibration.ks(p, [0, 1, 1], input="probabilities"), 6)
+        0.166667
+
+    Reference:
+        Gupta et al., Calibration of neural networks using splines, 2021.
+    """
+    asked = request(logits, labels, given)
+    ranked = Ranked(asked.scores())
+    return asked.answer(ranked.ks, 0.0, 1.0)
+
+
+# --- by rank of confidence --------------------------------------------------------------------
+
+
+def aurc(logits: object, labels: object, **given: Unpack[Given]) -> float | Estimate:
+    """The area under the risk-coverage curve: the mean, over coverages, of the error among the most
+    confident rows.
+
+    Rows of one confidence stand in any order: the mean over all orders is taken.
+
+    Args:
+        logits, labels, **given: As in `nll`.
+
+    Example:
+        >>> import hotmax as hm
+        >>> p = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]]
+        >>> round(hm.calibration.aurc(p, [0, 1, 1], input="probabilities"), 6)
+        0.277778
+
+    Reference:
+        Geifman, Uziel and El-Yaniv, Bias-reduced uncertainty estimation, 2019.
+    """
+    asked = request(logits, labels, given)
+    ranked = Ranked(asked.scores())
+    return asked.answer(ranked.aurc, 0.0, 1.0)

@@ -1,0 +1,120 @@
+"""What each row scores: the arrays that all metrics are computed from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hotmax._boundary import Array
+from hotmax._kernels import calibration as kernels
+from hotmax._softmax import softmax
+from hotmax.calibration.examples import Examples, blocks_of, over_blocks, raise_first
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One number for each row. `weights` is one for each row, or one for all."""
+
+    confidence: Array
+    correct: Array
+    nll: Array
+    brier: Array
+    predictions: Array
+    weights: Array
+    dtype: Any  # the type in which confidences are exact: edges of bins are rounded to it
+
+
+def edge_type(examples: Examples, temperature: float) -> Any:
+    """float64, but for probabilities as they came: then their own type."""
+    own = examples.probabilities and temperature == 1.0 and examples.x.dtype.kind in "fV"
+    return examples.x.dtype if own else np.float64
+
+
+def score(examples: Examples, temperature: float) -> Scores:
+    rows = examples.rows
+    scores, predictions = np.empty((kernels.SCORED, rows)), np.empty(rows, np.int64)
+    trouble = np.zeros((blocks_of(rows, examples.classes), 2), np.int64)
+
+    def work(number: int, start: int, stop: int) -> None:
+        part = predictions[start:stop], scores[:, start:stop]
+        trouble[number] = score_rows(examples, temperature, start, stop, *part)
+
+    over_blocks(rows, examples.classes, work)
+    raise_first(trouble, examples)
+    return Scores(
+        scores[kernels.CONFIDENCE],
+        scores[kernels.CORRECT],
+        scores[kernels.LOSS],
+        scores[kernels.BRIER],
+        predictions,
+        examples.weights,
+        edge_type(examples, temperature),
+    )
+
+
+def score_bins(examples: Examples, temperature: float, edges: Array) -> Array:
+    """The sums of bins of all rows, without keeping anything for each row."""
+    inner, count = edges[1:-1], blocks_of(examples.rows, examples.classes)
+    sums, trouble = np.zeros((count, inner.size + 1, 4)), np.zeros((count, 2), np.int64)
+
+    def work(number: int, start: int, stop: int) -> None:
+        scores, predictions = np.empty((kernels.SCORED, stop - start)), np.empty(stop - start, int)
+        trouble[number] = score_rows(examples, temperature, start, stop, predictions, scores)
+        _, _, weights = examples.labels_of(start, stop)
+        confidence, correct = scores[kernels.CONFIDENCE], scores[kernels.CORRECT]
+        kernels.add_bins(confidence, correct, weights, inner, sums[number])
+
+    over_blocks(examples.rows, examples.classes, work)
+    raise_first(trouble, examples)
+    total: Array = sums.sum(0)
+    return total
+
+
+def score_rows(
+    examples: Examples,
+    temperature: float,
+    start: int,
+    stop: int,
+    predictions: Array,
+    scores: Array,
+) -> tuple[int, int]:
+    """Write what rows start..stop score; returns what is wrong, with which row."""
+    labels, soft, weights = examples.labels_of(start, stop)
+    if examples.probabilities and temperature == 1.0:
+        p = np.minimum(examples.x[start:stop].astype(np.float64), 1.0)
+        score_probabilities(p, labels, soft, predictions, scores)
+        return kernels.FINE, start
+    block, inverse = examples.tempered(start, stop, temperature)
+    kind, row = kernels.score(block, labels, soft, weights, inverse, predictions, scores)
+    return kind, start + row
+
+
+def score_probabilities(
+    p: Array, labels: Array, soft: Array, predictions: Array, scores: Array
+) -> None:
+    """From the probabilities as they are: not a digit is changed on the way to the bins."""
+    at = np.arange(len(p))
+    q = soft if labels.size == 0 else np.zeros_like(p)
+    if labels.size:
+        q[at, labels] = 1.0
+    best = p.argmax(1)
+    predictions[:] = best
+    scores[kernels.CONFIDENCE] = p[at, best]
+    scores[kernels.CORRECT] = q[at, best]
+    with np.errstate(divide="ignore"):
+        losses = -np.log(p, where=q > 0, out=np.zeros_like(p))
+    scores[kernels.LOSS] = (q * losses).sum(1)
+    scores[kernels.BRIER] = ((p - q) ** 2).sum(1)
+
+
+def probabilities(examples: Examples, temperature: float, start: int, stop: int) -> Array:
+    """Rows start..stop as float64 probabilities; 0 in rows that are ignored."""
+    if examples.probabilities and temperature == 1.0:
+        p = np.minimum(examples.x[start:stop].astype(np.float64), 1.0)
+    else:
+        p = softmax(examples.block(start, stop).astype(np.float64), temperature=temperature)
+    if examples.weights.size > 1:
+        p[~(examples.weights[start:stop] > 0)] = 0.0
+    return p

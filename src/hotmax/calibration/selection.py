@@ -1,0 +1,162 @@
+"""select: is temperature enough? Cross-validated likelihoods of calibrators, with their errors."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hotmax._boundary import Array
+from hotmax.calibration.calibrators import Calibrator
+from hotmax.calibration.examples import Examples, one_hot, read
+from hotmax.calibration.families import FAMILIES, logits_of, used
+from hotmax.calibration.reliability import axes_of
+
+MOST_CLASSES = 30  # for matrix scaling to be a candidate by default
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A calibrator's cross-validated nll, its standard error, and its distance from the best.
+
+    `excess_error` is the standard error of the difference in each row: much less than that of the
+    nll itself, since rows that are hard for one are hard for all.
+    """
+
+    method: str
+    size: int
+    nll: float
+    nll_error: float
+    excess: float
+    excess_error: float
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The result of `select`.
+
+    Attributes:
+        chosen: The simplest method whose nll lies within one standard error of the best.
+        best: The method with the least nll.
+        candidates: All of them, from the simplest on.
+        calibrator: The chosen one, fitted to all rows.
+    """
+
+    chosen: str
+    best: str
+    candidates: tuple[Candidate, ...]
+    calibrator: Calibrator
+
+    def __str__(self) -> str:
+        lines = [f"{'method':<12} {'nll':>9} {'error':>9} {'over best':>10} {'error':>9}"]
+        for c in self.candidates:
+            mark = "  <- chosen" if c.method == self.chosen else ""
+            lines.append(
+                f"{c.method:<12} {c.nll:9.5f} {c.nll_error:9.5f} {c.excess:10.5f} "
+                f"{c.excess_error:9.5f}{mark}"
+            )
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the candidates' distance from the best on a matplotlib Axes, which is returned."""
+        ax = axes_of(ax)
+        names = [c.method for c in self.candidates]
+        colors = ["tab:orange" if name == self.chosen else "tab:blue" for name in names]
+        excess, errors = (
+            [c.excess for c in self.candidates],
+            [c.excess_error for c in self.candidates],
+        )
+        for place, (x, error, color) in enumerate(zip(excess, errors, colors, strict=True)):
+            ax.errorbar(x, place, xerr=error, fmt="o", color=color)
+        ax.set_yticks(range(len(names)), names)
+        ax.invert_yaxis()
+        ax.axvline(0, color="0.7", linewidth=1, zorder=0)
+        ax.set_xlabel("cross-validated nll above the best, with its standard error")
+        ax.set_title(f"chosen: {self.chosen}", fontsize=10)
+        return ax
+
+
+def row_losses(method: str, train: Examples, test: Examples, penalty: float) -> Array:
+    parameters = FAMILIES[method].fit(train, penalty, 15)
+    p = FAMILIES[method].apply(logits_of(test), parameters)
+    # A probability that has underflowed is the smallest number that has not.
+    losses: Array = -(one_hot(test) * np.log(np.maximum(p, 5e-324))).sum(1)
+    return losses
+
+
+def select(
+    logits: object,
+    labels: object,
+    *,
+    candidates: Sequence[str] | None = None,
+    folds: int = 5,
+    seed: int = 0,
+    sample_weight: object = None,
+    ignore_index: int | None = None,
+    input: str = "logits",
+) -> Selection:
+    """Choose a calibrator by cross-validated nll: the simplest within one error of the best.
+
+    Args:
+        logits, labels, sample_weight, ignore_index, input: As in `fit_temperature`.
+        candidates: Methods of `Calibrator`; by default identity, temperature, ensemble and vector,
+            matrix for up to 30 classes, and Platt and beta for two.
+        folds: Of the cross-validation.
+        seed: Of the shuffle that makes the folds.
+
+    Returns:
+        A Selection: the table of candidates, and the chosen calibrator fitted to all rows.
+
+    Example:
+        >>> import numpy as np, hotmax as hm
+        >>> rng = np.random.default_rng(0)
+        >>> logits = rng.normal(size=(1000, 3)) * 4
+        >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(1)
+        >>> hm.calibration.select(logits, labels).chosen
+        'temperature'
+    """
+    examples = used(
+        read(logits, labels, sample_weight=sample_weight, ignore_index=ignore_index, input=input)
+    )
+    k = examples.classes
+    if candidates is None:
+        candidates = ["identity", "temperature", "ensemble", "vector"]
+        candidates += ["platt", "beta"] if k == 2 else []
+        candidates += ["matrix"] if k <= MOST_CLASSES else []
+    if isinstance(candidates, str) or not candidates:
+        raise TypeError(f"candidates must be a sequence of methods, got {candidates!r}")
+    if isinstance(folds, bool) or not isinstance(folds, int):
+        raise TypeError(f"folds must be an int, got {folds!r}")
+    if not 2 <= folds <= examples.rows:
+        raise ValueError(f"folds must lie in 2..{examples.rows}, the number of rows, got {folds}")
+    for method in candidates:
+        Calibrator(method)._family(k)
+    Calibrator("identity")._fit(examples)  # which finds rows that hold nan
+    fold = np.random.default_rng(seed).permutation(np.arange(examples.rows) % folds)
+    losses = {method: np.empty(examples.rows) for method in candidates}
+    for number in range(folds):
+        held = np.flatnonzero(fold == number)
+        train, test = examples.taking(np.flatnonzero(fold != number)), examples.taking(held)
+        for method in losses:
+            losses[method][held] = row_losses(method, train, test, 1.0)
+    w = examples.weight_of_rows() / examples.weight_of_rows().sum()
+
+    def mean_and_error(values: Array) -> tuple[float, float]:
+        mean = float(w @ values)
+        return mean, float(np.sqrt((w**2) @ (values - mean) ** 2))
+
+    best = min(losses, key=lambda method: float(w @ losses[method]))
+    table = []
+    for method in sorted(losses, key=lambda method: FAMILIES[method].size(k, 15)):
+        excess = mean_and_error(losses[method] - losses[best])
+        size = FAMILIES[method].size(k, 15)
+        table.append(Candidate(method, size, *mean_and_error(losses[method]), *excess))
+    chosen = next(c.method for c in table if c.excess <= c.excess_error)
+    calibrator = Calibrator(chosen, input=input)._fit(examples)
+    return Selection(chosen, best, tuple(table), calibrator)

@@ -1,0 +1,392 @@
+"""fit_temperature: the one temperature that makes the labels most likely, exactly.
+
+The negative log-likelihood is convex in 1 / T. A safeguarded Newton iteration finds its minimum: on
+a subsample first, then on all rows, with the third derivative from the difference of curvatures.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hotmax.calibration.examples import Examples, read
+from hotmax.calibration.likelihood import Likelihood, Point
+
+SAMPLE = 1 << 20  # entries of the subsample that the search starts from, at most
+LEAST_ROWS = 2048  # of it
+SMALL = 1e-6  # a relative step after which the error is of the size of its square, or less
+LIMIT = 500  # evaluations; doubling crosses the whole range of float64 in fewer
+QUANTILE = 3.841458820694124  # of chi-squared with one degree of freedom: 95 %
+NARROW = 0.02  # relative width up to which the likelihood is a cubic to all digits that matter
+
+SEPARABLE = "separable"
+ANTI_CORRELATED = "anti-correlated"
+NO_INFORMATION = "no information"
+EXPLAINED = {
+    SEPARABLE: "every label has the largest logit of its row: the lower T, the likelier",
+    ANTI_CORRELATED: "the labels lie no higher than the average logit: uniform is likelier",
+    NO_INFORMATION: "all logits of each row are equal: every temperature is the same",
+}
+
+
+@dataclass(frozen=True)
+class TemperatureFit:
+    """The result of `fit_temperature`.
+
+    Attributes:
+        temperature: The minimiser of the negative log-likelihood: above 0, and finite, unless
+            `diagnosis` says why not.
+        interval: Its 95 % interval by profile likelihood, (low, high).
+        interval_by_information: The same from the observed information, symmetric in log T.
+        nll: The mean negative log-likelihood at `temperature`, in nats.
+        nll_before: The same at temperature 1.
+        gradient: d nll / d log T at `temperature`, from the last evaluation, a step of less than
+            1e-6 away: 0 but for rounding.
+        iterations: Evaluations of the likelihood on all rows.
+        converged: Whether the minimum was found; also True at a limit that has a diagnosis.
+        diagnosis: None, "separable" (T = 0), "anti-correlated" (T = inf) or "no information"
+            (T = 1 as good as any).
+        rows: The weight of all rows: their number, if they have no weights.
+    """
+
+    temperature: float
+    interval: tuple[float, float]
+    interval_by_information: tuple[float, float]
+    nll: float
+    nll_before: float
+    gradient: float
+    iterations: int
+    converged: bool
+    diagnosis: str | None
+    rows: float
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        lines = [
+            f"temperature {self.temperature:.6g} (95 %: {low:.6g} to {high:.6g})",
+            f"nll {self.nll_before:.6g} at temperature 1, {self.nll:.6g} now",
+            f"{self.rows:g} rows, {self.iterations} iterations"
+            + ("" if self.converged else ", NOT CONVERGED"),
+        ]
+        if self.diagnosis:
+            lines.append(f"{self.diagnosis}: {EXPLAINED[self.diagnosis]}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+@dataclass
+class Search:
+    """Newton's iteration for the minimum, within a bracket that every evaluation narrows."""
+
+    bend: float = 0.0
+    low: float = 0.0
+    high: float = math.inf
+    last: Point | None = None
+    evaluations: int = 0
+    converged: bool = False
+
+    def step(self, point: Point) -> float:
+        """The relative step from a point, with the third derivative taken in."""
+        if self.last is not None:
+            self.bend = point.bend(self.last) or self.bend
+        step = point.step
+        damped = 1.0 + self.bend * step
+        return step / damped if 0.5 < damped < 2.0 else step
+
+    def next(self, inverse: float, step: float) -> float:
+        there = inverse * min(max(1.0 + step, 1 / 8), 8.0)
+        if self.low < there < self.high:
+            return there
+        if self.low > 0.0 and self.high < math.inf:
+            return self.low * math.sqrt(self.high / self.low)
+        return inverse / 8 if there <= self.low else inverse * 8
+
+    def run(
+        self, likelihood: Likelihood, inverse: float, stop: Callable[[Search, Point, float], bool]
+    ) -> Point:
+        """The minimum, from a first guess; or the point at which `stop` says so."""
+        while True:
+            point = likelihood.at(inverse)
+            self.evaluations += 1
+            if point.gradient < 0.0:
+                self.low = inverse
+            else:
+                self.high = inverse
+            step = self.step(point)
+            self.last = point
+            size = abs(step)
+            if size <= SMALL:
+                return self.after(point, step)
+            if self.evaluations >= LIMIT or stop(self, point, step):
+                return point
+            inverse = self.next(inverse, step)
+            if not 0.0 < inverse < math.inf:
+                return point
+
+    def after(self, point: Point, step: float) -> Point:
+        """The point a small step further, by Taylor's series: right to the cube of the step."""
+        self.converged = True
+        third = self.bend * point.curvature
+        return Point(
+            point.inverse * (1.0 + step),
+            point.weight,
+            point.nll + step * (point.gradient + step * point.curvature / 2),
+            point.gradient + step * (point.curvature + step * third),
+            point.curvature * (1.0 + 2.0 * step) + 2.0 * step * third,
+        )
+
+
+def fit_temperature(
+    logits: object,
+    labels: object,
+    *,
+    sample_weight: object = None,
+    ignore_index: int | None = None,
+    where: object = None,
+    input: str = "logits",
+) -> TemperatureFit:
+    """The temperature that makes the labels likeliest: argmin over T of mean -log softmax(x / T).
+
+    Args:
+        logits: (rows, classes), or any shape with the classes last. -inf is a class that is not
+            there. A memory-mapped array is read some rows at a time, and never copied as a whole.
+        labels: The class of each row; or soft labels, the probabilities of its classes.
+        sample_weight: The weight of each row: 2 counts as two rows.
+        ignore_index: A label whose rows are left out, whatever their logits hold.
+        where: Bools that broadcast against logits; classes at False are not there.
+        input: "probabilities" if `logits` holds those; their logarithms are then the logits.
+
+    Returns:
+        A TemperatureFit: the temperature, its 95 % interval, the likelihood before and after.
+
+    Raises:
+        ValueError: If a row holds nan or +inf, or has its label on a class that is not there.
+
+    Example:
+        >>> import numpy as np, hotmax as hm
+        >>> logits = np.array([[4.0, 0.0], [4.0, 0.0], [4.0, 0.0], [0.0, 4.0]])
+        >>> fit = hm.calibration.fit_temperature(logits, [0, 0, 1, 1])
+        >>> round(fit.temperature, 6)      # three of four right: 4 / log 3
+        3.640957
+        >>> print(hm.calibration.fit_temperature(logits, [0, 0, 0, 1]))
+        temperature 0 (95 %: 0 to 8.26601)
+        nll 0.0181499 at temperature 1, 0 now
+        4 rows, 0 iterations
+        separable: every label has the largest logit of its row: the lower T, the likelier
+
+    Reference:
+        Guo, Pleiss, Sun and Weinberger, On calibration of modern neural networks, 2017.
+    """
+    examples = read(
+        logits,
+        labels,
+        sample_weight=sample_weight,
+        ignore_index=ignore_index,
+        where=where,
+        input=input,
+    )
+    return fit_examples(examples)
+
+
+def fit_examples(examples: Examples) -> TemperatureFit:
+    exponent = scale_of(examples)
+    if exponent:
+        scaled = np.ldexp(examples.x.astype(np.float64), -exponent)
+        fit = fit_examples(replace(examples, x=scaled))
+        before = mean_nll(Likelihood(examples), 1.0)
+        return rescaled(fit, exponent, before)
+    likelihood = Likelihood(examples)
+    if likelihood.misses == 0.0:
+        return at_limit(likelihood, SEPARABLE)
+    search = Search()
+    inverse = first_guess(likelihood, search)
+    flat: list[Point] = []
+
+    def hopeless(search: Search, point: Point, step: float) -> bool:
+        """Is the slope at 1 / T = 0 upward already? Asked once, if the search goes down."""
+        if search.low == 0.0 and (step < -0.5 or search.evaluations > 4) and not flat:
+            flat.append(likelihood.flat())
+            return flat[0].gradient >= 0.0
+        return False
+
+    point = search.run(likelihood, inverse, hopeless)
+    if flat and flat[0].gradient >= 0.0:
+        return at_limit(likelihood, ANTI_CORRELATED if flat[0].curvature > 0.0 else NO_INFORMATION)
+    width = math.sqrt(QUANTILE / point.curvature) if point.curvature > 0.0 else math.inf
+    spread = math.exp(min(width, 700.0))
+    temperature = 1.0 / point.inverse
+    return TemperatureFit(
+        temperature=temperature,
+        interval=profile(likelihood, point, search.bend),
+        interval_by_information=(temperature / spread, temperature * spread),
+        nll=point.nll / point.weight,
+        nll_before=mean_nll(likelihood, 1.0),
+        gradient=-point.gradient / point.weight,
+        iterations=search.evaluations,
+        converged=search.converged,
+        diagnosis=None,
+        rows=point.weight,
+    )
+
+
+def mean_nll(likelihood: Likelihood, inverse: float) -> float:
+    point = likelihood.at(inverse)
+    return point.nll / point.weight
+
+
+def subsample(examples: Examples) -> Examples:
+    """Every n-th row: few enough to cost little, from everywhere."""
+    keep = max(SAMPLE // examples.classes, LEAST_ROWS)
+    return examples.taking(slice(None, None, -(-examples.rows // keep)))
+
+
+def first_guess(likelihood: Likelihood, search: Search) -> float:
+    """1 / T from a subsample; on few rows, from the spread of the logits."""
+    sample = subsample(likelihood.examples)
+    if 2 * sample.rows > likelihood.examples.rows:
+        return guess(likelihood)
+    if not sample.weight_of_rows().any():
+        return guess(likelihood)
+    part = Likelihood(sample)
+    if part.misses == 0.0:
+        return guess(likelihood)
+    trial = Search()
+    point = trial.run(part, guess(part), lambda s, p, step: abs(step) < 1e-4 or s.evaluations > 20)
+    search.bend = trial.bend
+    there = point.inverse * (1.0 + point.step)
+    return there if trial.low > 0.0 and 0.0 < there < math.inf else point.inverse
+
+
+def guess(likelihood: Likelihood) -> float:
+    """One Newton step from 1 / T = 0, or, where that leads astray, one over the logits' spread."""
+    flat = likelihood.flat()
+    if not flat.curvature > 0.0:
+        return 1.0
+    unit = math.sqrt(flat.weight / flat.curvature)
+    step = -flat.gradient / flat.curvature
+    return min(max(step, 0.1 * unit), 10.0 * unit)
+
+
+def at_limit(likelihood: Likelihood, diagnosis: str) -> TemperatureFit:
+    """The result where the optimum is no positive number."""
+    flat = likelihood.flat()
+    if not flat.curvature > 0.0:
+        diagnosis = NO_INFORMATION
+    if diagnosis == NO_INFORMATION:
+        temperature, best, interval = 1.0, flat.nll, (0.0, math.inf)
+    else:
+        upward = diagnosis == ANTI_CORRELATED
+        temperature = math.inf if upward else 0.0
+        unit = math.sqrt(flat.weight / flat.curvature)
+        # At T = 0 the ties of each row share its mass: at a huge 1 / T they do too.
+        best = flat.nll if upward else likelihood.at(unit * 2.0**400).nll
+        edge = crossing(likelihood, best, flat, unit, 0.0, math.inf, upward)
+        interval = (edge, math.inf) if upward else (0.0, edge)
+    return TemperatureFit(
+        temperature=temperature,
+        interval=interval,
+        interval_by_information=interval,
+        nll=best / flat.weight,
+        nll_before=mean_nll(likelihood, 1.0),
+        gradient=0.0,
+        iterations=0,
+        converged=True,
+        diagnosis=diagnosis,
+        rows=flat.weight,
+    )
+
+
+# --- intervals --------------------------------------------------------------------------------
+
+
+def profile(likelihood: Likelihood, best: Point, bend: float) -> tuple[float, float]:
+    """Temperatures at which twice the log-likelihood has fallen by QUANTILE."""
+    if not best.curvature > 0.0:
+        return 0.0, math.inf
+    width = math.sqrt(QUANTILE / best.curvature)
+    down, up = -width, width
+    for _ in range(20):
+        down = -width / math.sqrt(max(1.0 + bend * down * 2 / 3, 0.1))
+        up = width / math.sqrt(max(1.0 + bend * up * 2 / 3, 0.1))
+    least, most = best.inverse * max(1.0 + down, 0.05), best.inverse * (1.0 + up)
+    if width < NARROW:
+        return 1.0 / most, 1.0 / least
+    flat = likelihood.flat()
+    return (
+        crossing(likelihood, best.nll, flat, most, best.inverse, math.inf, True),
+        crossing(likelihood, best.nll, flat, least, 0.0, best.inverse, False),
+    )
+
+
+def crossing(
+    likelihood: Likelihood,
+    best: float,
+    flat: Point,
+    inverse: float,
+    low: float,
+    high: float,
+    upward: bool,
+) -> float:
+    """The T at which the nll exceeds `best` by QUANTILE / 2, with 1 / T between low and high.
+
+    Newton's iteration on the square root of the excess, which is nearly a straight line.
+    """
+    if not upward and flat.nll - best <= QUANTILE / 2:
+        return math.inf
+    aim = math.sqrt(QUANTILE)
+    for _ in range(LIMIT):
+        point = likelihood.at(inverse)
+        root = math.sqrt(max(2.0 * (point.nll - best), 0.0))
+        if (root < aim) == upward:
+            low = inverse
+        else:
+            high = inverse
+        step = (aim - root) * root / point.gradient if point.gradient else math.inf
+        if abs(step) <= 1e-10:
+            break
+        there = inverse * min(max(1.0 + step, 1 / 8), 8.0)
+        if not low < there < high:
+            if low > 0.0 and high < math.inf:
+                there = low * math.sqrt(high / low)
+            else:
+                there = inverse * 8 if high == math.inf else inverse / 8
+        if there == inverse:
+            break
+        inverse = there
+    return 1.0 / inverse
+
+
+# --- logits at the ends of the range of float64 -----------------------------------------------
+
+
+def scale_of(examples: Examples) -> int:
+    """The exponent to take out of logits whose squares would not be numbers."""
+    if examples.x.dtype != np.float64 or examples.probabilities:
+        return 0
+    part = subsample(examples).x
+    sizes = np.abs(part[np.isfinite(part)])
+    exponent = math.frexp(float(sizes.max()))[1] if sizes.size else 0
+    return exponent if abs(exponent) > 400 else 0
+
+
+def rescaled(fit: TemperatureFit, exponent: int, before: float) -> TemperatureFit:
+    def scale(temperature: float) -> float:
+        return float(np.ldexp(temperature, exponent))
+
+    def both(interval: tuple[float, float]) -> tuple[float, float]:
+        return scale(interval[0]), scale(interval[1])
+
+    unscaled = fit.diagnosis == NO_INFORMATION
+    return replace(
+        fit,
+        temperature=fit.temperature if unscaled else scale(fit.temperature),
+        interval=both(fit.interval),
+        interval_by_information=both(fit.interval_by_information),
+        nll_before=before,
+    )
