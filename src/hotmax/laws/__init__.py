@@ -11,7 +11,7 @@
         e = np.exp(x)
         return e / e.sum(axis=axis, keepdims=True)
     <BLANKLINE>
-    x = np.array([1000.0], 'float64')
+    x = np.array([750.0], 'float64')
     p = np.asarray(naive_softmax(x, axis=-1), float)
     true = np.array([1.0])  # from mpmath
     assert (np.abs(p - true) <= 1.9984014443252818e-15).all(), p

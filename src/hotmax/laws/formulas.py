@@ -76,4 +76,4 @@ def jax_logsumexp_gradient(x: Any) -> Any:
 def jax_jacobian(x: Any) -> Any:
     import jax
 
-    return jax.jacobian(jax.nn.softmax)(x)
+    return jax.jit(jax.jacrev(jax.nn.softmax))(x)

@@ -29,6 +29,7 @@ class Law:
         needs: The function of the subject that it is about.
         dtypes: The types that it is tried in.
         refusable: May a subject refuse these types? It is then not applicable.
+        attempts: How many smaller inputs to try once one has been found that breaks it.
     """
 
     number: int
@@ -42,6 +43,7 @@ class Law:
     needs: str = "softmax"
     dtypes: tuple[str, ...] = FLOATS
     refusable: bool = False
+    attempts: int = 300
 
     def __str__(self) -> str:
         return f"{self.number}. {self.name}: {self.statement}"

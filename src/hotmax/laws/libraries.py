@@ -38,10 +38,9 @@ class Library:
     def written(self, array: Array) -> str:
         """An array as an expression of its library."""
         dtype = array.dtype.name
-        if array.size > 8 and (array == array.flat[0]).all():
-            return self.write_full.format(
-                shape=array.shape, value=array.flat[0].item(), dtype=dtype
-            )
+        if array.size == 0 or (array.size > 8 and (array == array.flat[0]).all()):
+            value = array.flat[0].item() if array.size else 0
+            return self.write_full.format(shape=array.shape, value=value, dtype=dtype)
         exact = array.astype(np.float64) if dtype == "bfloat16" else array
         return self.write.format(values=exact.tolist(), dtype=dtype)
 

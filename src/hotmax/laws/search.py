@@ -16,7 +16,6 @@ from hotmax.laws.law import Law
 from hotmax.laws.subjects import Subject
 from hotmax.laws.trial import Broken, Case, Counterexample, Refused, Trial
 
-ATTEMPTS = 300  # to shrink one counterexample
 SHORT = 64  # rows up to here are shortened and simplified number by number
 
 
@@ -76,7 +75,7 @@ def attempt(law: Law, subject: Subject, axis: int, case: Case) -> Trial:
 
 def shrink(law: Law, subject: Subject, axis: int, case: Case, trial: Trial) -> tuple[Case, Trial]:
     """The smallest case found that is still in the law's domain and still breaks it."""
-    left = ATTEMPTS
+    left = law.attempts
     if len(case.x) > SHORT and len(set(case.x)) == 1:
         case, trial = shorten(law, subject, axis, case, trial)
     seen = {_key(case)}
@@ -103,9 +102,12 @@ def shrink(law: Law, subject: Subject, axis: int, case: Case, trial: Trial) -> t
 
 
 def shorten(law: Law, subject: Subject, axis: int, case: Case, trial: Trial) -> tuple[Case, Trial]:
-    """A long row of equal numbers, bisected to the length from which on the law is broken."""
+    """A long row of equal numbers, bisected to within 1% of the length that breaks the law.
+
+    No closer: each length is compiled anew by jax, which takes half a second.
+    """
     whole = 0  # a length at which it holds
-    while len(case.x) - whole > 1:
+    while len(case.x) - whole > 1 + len(case.x) // 100:
         candidate = replace(case, x=case.x[: (whole + len(case.x)) // 2])
         next_trial = attempt(law, subject, axis, candidate)
         if next_trial.error or next_trial.false:
@@ -163,6 +165,7 @@ def plainer_numbers(value: float) -> Iterator[float]:
         yield float(f"{value:.0e}")
         yield math.copysign(10.0 ** math.floor(math.log10(abs(value))), value)
     yield float(round(value))
-    yield float(math.trunc(value / 2.0))
+    for part in (0.5, 0.75, 0.9):
+        yield float(math.trunc(value * part))
     for digits in (1, 2, 3):
         yield float(f"{value:.{digits}g}")

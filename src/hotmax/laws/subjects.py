@@ -114,7 +114,9 @@ def spelling(function: Function, role: str) -> tuple[str, str]:
         return f"import {function.rpartition('.')[0]}", function
     name = getattr(function, "__name__", role)
     if getattr(function, "__module__", None) == formulas.__name__:
-        source = inspect.getsource(function).replace(": Any", "").replace(" -> Any", "")
+        source = inspect.getsource(function)
+        for annotation, plain in ((": Any", ""), (" -> Any", ""), (": int = ", "="), (": int", "")):
+            source = source.replace(annotation, plain)
         return _without_gaps(source), name
     if module := _public_module(function, name):
         return f"import {module}", f"{module}.{name}"

@@ -69,6 +69,7 @@ def extremes(dtype: str) -> list[tuple[list[float], dict[str, float]]]:
     largest = LARGEST[dtype]
     root = math.sqrt(largest)
     return [
+        ([1.0, 2.0], {"temperature": 2.0}),
         ([1.0, 2.0], {"temperature": 1.0 / largest / 8.0}),
         ([root, root * 1.5], {"temperature": 0.001 / root}),
         ([-root, -root], {"temperature": 0.001 / root}),

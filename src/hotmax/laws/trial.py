@@ -89,7 +89,7 @@ class Trial:
         self,
         name: str,
         function: str,
-        x: Sequence[float] | Array,
+        x: Sequence[float] | Array | str,
         dtype: str,
         *,
         of: str = "x",
@@ -100,9 +100,11 @@ class Trial:
     ) -> bool:
         """`name` = function(x), as float64; of a batch of rows, the one asked for, or all.
 
+        x is a row, a batch of rows, or an expression of values that were computed.
         True if it came back; only with `may_raise` can it be otherwise.
         """
-        array = self._laid(np.array(x, numpy_dtype(dtype)))
+        values = eval(_compiled(x), self.values) if isinstance(x, str) else x
+        array = self._laid(np.array(values, numpy_dtype(dtype)))
         native = self.subject.arrays.make(array)
         self.values[of] = native
         options: dict[str, Any] = {}
@@ -111,7 +113,8 @@ class Trial:
         if where is not None:
             mask = self._laid(np.array(where, np.bool_))
             options[str(self.subject.where)] = self.subject.arrays.make(mask)
-        self.steps.append(("call", name, function, of, array, temperature, where, row))
+        written = self._written(x, array) if isinstance(x, str) else None
+        self.steps.append(("call", name, function, of, array, written, temperature, where, row))
         try:
             operand = native
             if temperature is not None and self.subject.temperature:
@@ -125,7 +128,7 @@ class Trial:
                 return False
             self._raised(error)
         if function != "logsumexp" and row is None:
-            self.claim(f"{name}.shape == {np.shape(x)}")
+            self.claim(f"{name}.shape == {np.shape(values)}")
         return True
 
     def differentiate(
@@ -145,6 +148,11 @@ class Trial:
         """A value that claims may name: a number, a list or a float64 array."""
         self.values[name] = np.array(value) if isinstance(value, list) else value
         self.steps.append(("let", name, value, remark))
+
+    def compute(self, name: str, expression: str) -> None:
+        """A value that claims and calls may name, from an expression."""
+        self.values[name] = eval(_compiled(expression), self.values)
+        self.steps.append(("compute", name, expression))
 
     def look(self, name: str, of: str = "x") -> None:
         """`name` = what an input holds now, as float64."""
@@ -172,6 +180,10 @@ class Trial:
             array = array[np.newaxis]
         return array.T.copy() if array.ndim == 2 and self.axis in (0, -2) else array
 
+    def _written(self, expression: str, array: Array) -> str:
+        turned = f"{expression}.T.copy()" if self.axis in (0, -2) else expression
+        return self.subject.arrays.write.format(values=turned, dtype=array.dtype.name)
+
     def _keep(self, name: str, result: Any, row: int | None) -> None:
         self.dtype = str(getattr(result, "dtype", "float64")).rpartition(".")[2]
         values = self.subject.arrays.back(result)
@@ -196,14 +208,17 @@ class Trial:
         said, inputs = [], set()
         for kind, name, *rest in self.steps:
             if kind == "call":
-                _, of, array, temperature, *_ = rest
-                if of not in inputs:
+                _, of, array, written, temperature, *_ = rest
+                if of not in inputs and not written:
                     said.append(f"{of} = {_short(array)} ({array.dtype.name})")
                     inputs.add(of)
                 if temperature is not None:
                     said.append(f"T = {temperature!r}")
             elif kind == "differentiate":
                 said.append(f"x = {_short(rest[1])} ({rest[1].dtype.name})")
+            elif kind == "compute":
+                said.append(f"{name} = {rest[0]}")
+                continue
             if name in self.values and (kind != "let" or np.ndim(self.values[name])):
                 said.append(f"{name} = {_short(self.values[name])}")
         if self.error:
@@ -246,6 +261,8 @@ class Trial:
             text = f"np.array({value.tolist()})" if isinstance(value, np.ndarray) else repr(value)
             text = f"np.array({text})" if isinstance(value, list) else text
             return [f"{name} = {text}{f'  # {remark}' if remark else ''}"]
+        if kind == "compute":
+            return [f"{name} = {rest[0]}"]
         if kind == "look":
             call = library.write_back.format(call=rest[0])
             return [f"{name} = {call}.ravel()"]
@@ -256,7 +273,7 @@ class Trial:
                 f"x = {library.written(array)}",
                 f"{name} = {library.write_back.format(call=call)}",
             ]
-        function, of, array, temperature, where, row = rest
+        function, of, array, written, temperature, where, row = rest
         arguments = [of]
         if self.subject.axis:
             arguments.append(f"{self.subject.axis}={self.axis}")
@@ -272,7 +289,7 @@ class Trial:
             call += f"[:, {row}]" if self.axis in (0, -2) else f"[{row}]"
         elif self.axis in (1, -2):
             call += ".ravel()"
-        return [f"{of} = {library.written(array)}", f"{name} = {call}"]
+        return [f"{of} = {written or library.written(array)}", f"{name} = {call}"]
 
 
 _CODE: dict[str, CodeType] = {}
