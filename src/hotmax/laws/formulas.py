@@ -77,3 +77,41 @@ def jax_jacobian(x: Any) -> Any:
     import jax
 
     return jax.jit(jax.jacrev(jax.nn.softmax))(x)
+
+
+def hotmax_cross_entropy_gradient(x: Any, label: int) -> Any:
+    from hotmax import cross_entropy
+
+    return cross_entropy(x, label, return_grad=True)[1]
+
+
+def hotmax_torch_logsumexp_gradient(x: Any) -> Any:
+    from hotmax import logsumexp
+
+    x.requires_grad_()
+    logsumexp(x).backward()
+    return x.grad
+
+
+def hotmax_torch_jacobian(x: Any) -> Any:
+    import torch
+
+    from hotmax import softmax
+
+    return torch.autograd.functional.jacobian(softmax, x)
+
+
+def hotmax_jax_logsumexp_gradient(x: Any) -> Any:
+    import jax
+
+    from hotmax import logsumexp
+
+    return jax.grad(logsumexp)(x)
+
+
+def hotmax_jax_jacobian(x: Any) -> Any:
+    import jax
+
+    from hotmax import softmax
+
+    return jax.jit(jax.jacrev(softmax))(x)
