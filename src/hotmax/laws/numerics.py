@@ -24,8 +24,9 @@ from hotmax.laws.libraries import FLOATS, HALVES, INTEGERS
 from hotmax.laws.probability import MILD_SEARCH, slack
 from hotmax.laws.trial import Case, Trial
 
-# In units in the last place: of the true value rounded to float64.
-BAR = {"float16": 1.0, "bfloat16": 1.0, "float32": 2.0, "float64": 2.0}
+# In units in the last place, of the true value rounded to float64. What can be had from an array
+# library's own exp and sum, with care; hotmax's kernels keep to 2.
+BAR = {"float32": 4.0, "float64": 4.0}
 
 
 def stays_right(trial: Trial, case: Case) -> None:
@@ -279,7 +280,7 @@ LAWS = (
     Law(
         22,
         "accurate",
-        "|p - softmax(x)| <= 2 ULP, 1 in half precision, of the true value rounded to float64",
+        "|p - softmax(x)| <= 4 ULP in float32 and float64, of the true value rounded to float64",
         "Small probabilities lose their digits when x - max is rounded before exp magnifies it.",
         "normal rows of up to 64 classes, scales from 0.1 to 20, offsets up to 10000",
         inputs(hard_rows, any_row, 60),
