@@ -16,7 +16,7 @@ import numpy as np
 from hotmax.calibration.examples import Examples, read
 from hotmax.calibration.likelihood import Likelihood, Point
 
-SAMPLE = 1 << 20  # entries of the subsample that the search starts from, at most
+SAMPLE = 1 << 19  # entries of the subsample that the search starts from, at most
 LEAST_ROWS = 2048  # of it
 SMALL = 1e-6  # a relative step after which the error is of the size of its square, or less
 LIMIT = 500  # evaluations; doubling crosses the whole range of float64 in fewer
@@ -243,7 +243,8 @@ def mean_nll(likelihood: Likelihood, inverse: float) -> float:
 def subsample(examples: Examples) -> Examples:
     """Every n-th row: few enough to cost little, from everywhere."""
     keep = max(SAMPLE // examples.classes, LEAST_ROWS)
-    return examples.taking(slice(None, None, -(-examples.rows // keep)))
+    some = examples.taking(slice(None, None, -(-examples.rows // keep)))
+    return replace(some, x=np.ascontiguousarray(some.x), labels=np.ascontiguousarray(some.labels))
 
 
 def first_guess(likelihood: Likelihood, search: Search) -> float:
