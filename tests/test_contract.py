@@ -103,7 +103,7 @@ def test_imports_go_only_down_the_flow():
 def test_the_flow_is_checked():
     """The parser sees the imports that there are."""
     known = modules()
-    assert {"_boundary", "_kernels.lanes"} <= imports_of(known["_softmax"])
+    assert {"_boundary", "_kernels.weighted"} <= imports_of(known["_softmax"])
     assert "_kernels.arithmetic" in imports_of(known["_kernels.wide"])
     assert imports_of(known["_boundary"]) <= {"_kernels"}
 

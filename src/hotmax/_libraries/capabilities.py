@@ -24,13 +24,36 @@ _EVERYWHERE = {
     "other": "values",
 }
 
+_DRAWS = {**_EVERYWHERE, "torch": "values", "jax": "values", "dask": "no", "other": "no"}
+_NUMPY = {**_DRAWS, "torch": "no", "jax": "no"}
+
 CAPABILITIES: dict[str, dict[str, str]] = {
-    "softmax": _EVERYWHERE,
-    "log_softmax": _EVERYWHERE,
-    "logsumexp": _EVERYWHERE,
-    "smoothmax": _EVERYWHERE,
-    "softmin": _EVERYWHERE,
-    "hardmax": _EVERYWHERE,
-    "softargmax": _EVERYWHERE,
-    "entropy": _EVERYWHERE,
+    **dict.fromkeys(
+        (
+            *("softmax", "log_softmax", "logsumexp", "smoothmax"),
+            *("softmin", "hardmax", "softargmax", "entropy"),
+            *("kl_divergence", "distillation_loss"),
+            *("jacobian", "hessian", "logsumexp_hessian", "jvp", "vjp"),
+            *("temperature_derivative", "entropy_gradient", "entropy_temperature_derivative"),
+        ),
+        _EVERYWHERE,
+    ),
+    # Labels are looked at before any work, so Dask computes.
+    **dict.fromkeys(
+        (
+            *("cross_entropy", "nll_loss", "perplexity", "mae_loss", "brier_loss", "focal_loss"),
+            *("linear_cross_entropy", "segment_softmax", "segment_logsumexp"),
+        ),
+        {**_EVERYWHERE, "dask": "values"},
+    ),
+    "gumbel_softmax": {**_DRAWS, "torch": "gradients", "jax": "gradients"},
+    **dict.fromkeys(("sample", "truncate", "penalize", "bias"), _DRAWS),
+    **dict.fromkeys(
+        (
+            *("one_hot", "smooth_labels", "frequencies"),
+            *("attention", "attention_weights", "attention_vjp"),
+            *("saturation", "attention_saturation", "temperature_for_entropy"),
+        ),
+        _NUMPY,
+    ),
 }
