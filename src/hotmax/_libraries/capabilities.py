@@ -24,6 +24,8 @@ _EVERYWHERE = {
     "other": "values",
 }
 
+# Labels are looked at before any work, so Dask computes.
+_LABELS = {**_EVERYWHERE, "dask": "values"}
 _DRAWS = {**_EVERYWHERE, "torch": "values", "jax": "values", "dask": "no", "other": "no"}
 _NUMPY = {**_DRAWS, "torch": "no", "jax": "no"}
 
@@ -38,13 +40,12 @@ CAPABILITIES: dict[str, dict[str, str]] = {
         ),
         _EVERYWHERE,
     ),
-    # Labels are looked at before any work, so Dask computes.
     **dict.fromkeys(
         (
             *("cross_entropy", "nll_loss", "perplexity", "mae_loss", "brier_loss", "focal_loss"),
             *("linear_cross_entropy", "segment_softmax", "segment_logsumexp"),
         ),
-        {**_EVERYWHERE, "dask": "values"},
+        _LABELS,
     ),
     "gumbel_softmax": {**_DRAWS, "torch": "gradients", "jax": "gradients"},
     **dict.fromkeys(("sample", "truncate", "penalize", "bias"), _DRAWS),
