@@ -7,11 +7,10 @@ import numbers
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
 
 from hotmax._boundary import Axis, as_temperature, library_of
 from hotmax._kernels import weighted
-from hotmax._libraries import run, run_weighted
+from hotmax._libraries import FEW, run, run_weighted
 from hotmax._operations import (
     ENTROPY,
     LOG_SOFTMAX,
@@ -19,7 +18,6 @@ from hotmax._operations import (
     SMOOTHMAX,
     SOFTARGMAX,
     SOFTMAX,
-    softmax_of_few,
 )
 
 
@@ -62,8 +60,9 @@ def softmax(
     Reference:
         Bridle, Probabilistic interpretation of feedforward classification network outputs, 1990.
     """
-    if type(x) is ndarray and out is None and where is None and type(axis) is int and axis == -1:
-        result = softmax_of_few(x, temperature)
+    few = FEW.get(type(x))
+    if few is not None and out is None and where is None and type(axis) is int and axis == -1:
+        result = few(x, temperature)
         if result is not None:
             return result
     return run(SOFTMAX, x, axis, temperature, where, out)

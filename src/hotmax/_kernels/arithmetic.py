@@ -7,6 +7,7 @@ sign of zero, so that it compiles to one instruction and a nan fix-up.
 
 from __future__ import annotations
 
+import ctypes
 import math
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import config, njit, types
+from numba import carray, config, njit, types
 from numba.extending import intrinsic
 
 LOG2E = 1.4426950408889634  # log2(e), rounded
@@ -137,6 +138,10 @@ if config.DISABLE_JIT:  # the same words in plain Python, so that kernels can be
     def address_of(array: Any) -> Any:
         return array.ctypes.data
 
+    def float32s_at(address: Any, shape: Any) -> Any:
+        entries = (ctypes.c_float * math.prod(shape)).from_address(address)
+        return np.ctypeslib.as_array(entries).reshape(shape)
+
 else:
 
     def _cast(source: Any, target: Any, llvm_type: Any) -> Any:
@@ -236,6 +241,18 @@ else:
     @inline
     def address_of(array):
         return array.ctypes.data
+
+    @intrinsic
+    def _pointer_to(typing_context, address):
+        def generate(context, builder, signature, arguments):
+            return builder.inttoptr(arguments[0], ir.FloatType().as_pointer())
+
+        return types.CPointer(types.float32)(types.intp), generate
+
+    @inline
+    def float32s_at(address, shape):
+        """The float32 array that lies at an address."""
+        return carray(_pointer_to(address), shape)
 
 
 @inline

@@ -16,6 +16,7 @@ from hotmax._kernels.arithmetic import (
     UNBIAS64,
     exp2_parts,
     exp2_plain,
+    float32s_at,
     fma,
     inline,
     kernel,
@@ -259,3 +260,13 @@ def softmax_small(x, temperature):
         for c in range(x.shape[1]):
             x[r, c] = terms[c] * inverse
     return True
+
+
+@quick_kernel
+def softmax_small_at(address, out, temperature):
+    """The same of rows in the shape of `out` that lie at an address: no array is made of them."""
+    x = float32s_at(address, out.shape)
+    for r in range(out.shape[0]):
+        for c in range(out.shape[1]):
+            out[r, c] = x[r, c]
+    return softmax_small(out, temperature)

@@ -17,8 +17,10 @@ from hotmax._boundary import Array, Axis
 from hotmax._derivatives import PULL, Point, pull_temperature
 from hotmax._dispatch import STEP, Operation, map_entries, reduce_rows
 from hotmax._generic import Given, Layout, evaluate, weighted
+from hotmax._kernels.lanes import SHORT, softmax_small_at
 from hotmax._kernels.pullback import softmax_pullback
-from hotmax._operations import OPERATIONS, SOFTMAX, softmax_of_few
+from hotmax._libraries import FEW
+from hotmax._operations import OPERATIONS, SMALL
 from hotmax._threads import for_ranges
 
 # Names of their own: a small tensor has no time to look them up.
@@ -43,10 +45,6 @@ def run(
         and is_direct(x)
         and not (x.requires_grad and is_grad_enabled())
     ):
-        if operation is SOFTMAX and axis == -1 and x.dtype is FLOAT32 and not x.requires_grad:
-            few = softmax_of_few(x.numpy(), temperature)
-            if few is not None:
-                return from_numpy(few)
         return by_kernel(operation, x, axis, temperature, None, keepdims)
     if x.layout is not torch.strided:
         raise TypeError(f"x must be a strided tensor, got layout {x.layout}")
@@ -55,6 +53,27 @@ def run(
     if operation.reduces and not keepdims:
         y = y.reshape(given.layout.kept())
     return y if y.dtype == given.dtype else y.to(given.dtype)
+
+
+def softmax_of_few(x: torch.Tensor, temperature: object) -> torch.Tensor | None:
+    """A few short rows of float32, or None for anything else."""
+    if (
+        x.dtype is FLOAT32
+        and len(shape := x.shape) == 2
+        and 0 < shape[1] <= SHORT
+        and shape[0] <= SMALL
+        and type(temperature) is float
+        and temperature == temperature
+        and is_direct(x)
+        and not (x.requires_grad and is_grad_enabled())
+        and x.is_contiguous()
+        and softmax_small_at(x.data_ptr(), out := np.empty(shape, np.float32), temperature)
+    ):
+        return from_numpy(out)
+    return None
+
+
+FEW[torch.Tensor] = softmax_of_few
 
 
 def run_weighted(
