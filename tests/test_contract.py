@@ -307,12 +307,11 @@ INSPECT = """
                 f(x)
         x = np.ones((40, 20), kind)
         hm.attention(x, x, x)
-    x = np.ones((40, 1000))
         labels = np.arange(40) % 2
         for n in (10, 1000):
             x = np.random.default_rng(0).normal(size=(40, n)).astype(kind)
             hm.calibration.fit_temperature(x, labels), hm.calibration.ece(x, labels)
-    hm.logsumexp(x, weights=1.0)
+    hm.logsumexp(np.ones((40, 1000)), weights=1.0)
     for kind in (np.float32, np.float64):
         for n in (10, 1000):
             x = np.ones((40, n), kind)

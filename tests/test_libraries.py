@@ -265,19 +265,17 @@ ARGUMENTS = {
     "attention": (ROWS_3, MORE_3, MORE_3),
     "attention_vjp": (ROWS_3, MORE_3, MORE_3, MORE_3),
     "temperature_for_entropy": (ROWS_3, 0.5),
-    "frequencies": (ROWS_3[0],),
     "penalize": (ROWS_3, LABELS[:, None]),
     "bias": (ROWS_3, {0: 1.0}),
 }
 OPTIONS = {
     "smooth_labels": {"classes": 4},
     "penalize": {"repetition": 1.2},
-    "frequencies": {"temperatures": [1.0], "draws": 10},
     "sample": {"seed": 0},
     "gumbel_softmax": {"seed": 0},
     "truncate": {"top_k": 2},
 }
-NO_ARRAYS = {"temperature_of_base", "get_threads", "set_threads", "beam_search"}
+NO_ARRAYS = {"temperature_of_base", "get_threads", "set_threads", "beam_search", "frequencies"}
 
 
 def test_every_function_over_arrays_is_in_the_table():

@@ -51,7 +51,7 @@ CAPABILITIES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("sample", "truncate", "penalize", "bias"), _DRAWS),
     **dict.fromkeys(
         (
-            *("one_hot", "smooth_labels", "frequencies"),
+            *("one_hot", "smooth_labels"),
             *("attention", "attention_weights", "attention_vjp"),
             *("saturation", "attention_saturation", "temperature_for_entropy"),
         ),
