@@ -16,7 +16,7 @@ import sys
 import numpy as np
 import tables
 import torch
-from timing import THREADS, Call, Check, duration, fresh_process, medians
+from timing import PEAK, THREADS, Call, Check, duration, fresh_process, medians
 
 import hotmax as hm
 
@@ -50,21 +50,19 @@ def calls_of(length: int, causal: bool) -> dict[str, Call]:
 
 
 # The peak of the process can only rise: inputs and an output are touched first.
-MEMORY = """
-import resource, sys
+MEMORY = (
+    PEAK
+    + """
 import numpy as np
 import hotmax as hm
 hm.set_threads({threads})
 def call(n):
-    q, k, v, out = (np.ones((1, 8, n, 64), np.float32) for _ in range(4))
-    unit = 1 if sys.platform == "darwin" else 1024
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    del out
-    hm.attention(q, k, v, causal=True)
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit
+    q, k, v = (np.ones((1, 8, n, 64), np.float32) for _ in range(3))
+    return peak_above(lambda: hm.attention(q, k, v, causal=True))
 call(200)
 print(call({length}))
 """
+)
 
 
 def memory() -> list[Check]:

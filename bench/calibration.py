@@ -20,7 +20,7 @@ import numpy as np
 import tables
 import torch
 from threadpoolctl import threadpool_limits
-from timing import THREADS, Call, Check, duration, fresh_process, medians
+from timing import PEAK, THREADS, Call, Check, duration, fresh_process, medians
 
 import hotmax as hm
 from hotmax.calibration import ece, fit_temperature
@@ -92,8 +92,9 @@ def measure(calls: dict[str, Call]) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-MEMORY = """
-import resource, sys
+MEMORY = (
+    PEAK
+    + """
 import numpy as np, hotmax as hm
 hm.set_threads({threads})
 rng = np.random.default_rng(0)
@@ -102,11 +103,9 @@ hm.calibration.fit_temperature(small, rng.integers(0, {classes}, 300))
 z = rng.standard_normal(({rows}, {classes}), np.float32)
 labels = rng.integers(0, {classes}, {rows})
 labels[::2] = z[::2].argmax(1)
-unit = 1 if sys.platform == "darwin" else 1024
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-hm.calibration.fit_temperature(z, labels)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit)
+print(peak_above(lambda: hm.calibration.fit_temperature(z, labels)))
 """
+)
 
 
 def checks() -> list[Check]:

@@ -77,6 +77,19 @@ def medians(calls: dict[str, Call], rounds: int, loops: int = 1) -> dict[str, fl
     return {name: statistics.median(values) for name, values in times.items()}
 
 
+# For a fresh process: the bytes that a call needs above what is there and what it returns. Linux
+# remembers the most that a process ever had, so that mark is set back first.
+PEAK = """
+def peak_above(call):
+    def status(key):
+        return int(open("/proc/self/status").read().split(key)[1].split()[0]) * 1024
+    open("/proc/self/clear_refs", "w").write("5")
+    before = status("VmRSS:")
+    result = call()
+    return status("VmHWM:") - before - getattr(result, "nbytes", 0)
+"""
+
+
 def fresh_process(code: str) -> str:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout

@@ -1,6 +1,6 @@
 """hotmax: from logits to probabilities and decisions that can be trusted, at every temperature.
 
-The flow: logits -> (temperature) -> probabilities -> losses, sampling, and every derivative
+The flow: logits -> (temperature) -> probabilities -> losses, sampling, attention, calibration
 
     >>> import hotmax as hm
     >>> hm.softmax([1.0, 2.0, 3.0], temperature=0.7).round(4)
@@ -106,6 +106,6 @@ __all__ = [
 
 def __getattr__(name: str) -> typing.Any:
     """Public namespaces, imported when first asked for."""
-    if name == "calibration":
-        return importlib.import_module("hotmax.calibration")
+    if name in ("calibration", "laws"):
+        return importlib.import_module(f"hotmax.{name}")
     raise AttributeError(f"module 'hotmax' has no attribute {name!r}")
