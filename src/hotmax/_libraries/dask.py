@@ -302,7 +302,5 @@ def weighted_block(
 
 def merge_weighted_block(pairs: Array, *, axes: Any) -> Array:
     logs, signs = pairs[..., 0], pairs[..., 1]
-    if np.isinf(logs).any():  # inf * 0 means nothing: a part of sign 0 is not there
-        logs = np.where((signs == 0) & (logs == -np.inf), -np.inf, logs)
     pair = reduce_weighted(weighted_rows, logs, signs, axes, 1.0, None, True, True, None)
     return np.stack(pair, axis=-1)
