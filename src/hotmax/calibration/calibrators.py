@@ -6,7 +6,6 @@ import json
 import math
 import numbers
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ except ImportError:
     raise ImportError('calibrators need scikit-learn: pip install "hotmax[calibration]"') from None
 
 from hotmax._boundary import Array
+from hotmax._files import write_whole
 from hotmax.calibration.binning import check_bins
 from hotmax.calibration.conformal import unlabelled
 from hotmax.calibration.examples import Examples, read, read_rows, shape_of
@@ -145,7 +145,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             },
             allow_nan=False,
         )
-        write_whole(Path(path), text)
+        write_whole(path, text)
 
 
 class TemperatureScaling(Calibrator):
@@ -208,17 +208,6 @@ def restored(value: Any) -> Any:
         lengths = {len(v) for v in inner if isinstance(v, np.ndarray)}
         return inner if lengths and len(lengths) > 1 else np.array(inner)
     return float(value)
-
-
-def write_whole(path: Path, text: str) -> None:
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(draft, path)
-    except BaseException:
-        os.unlink(draft)
-        raise
 
 
 def load(path: str | os.PathLike[str]) -> Calibrator:
