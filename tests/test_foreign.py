@@ -5,13 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 
+import array_api_strict as strict
+import dask.array
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 import hotmax as hm
+from hotmax import _foreign_linear
 from hotmax.torch import CrossEntropyLoss
 
 jax.config.update("jax_enable_x64", True)
@@ -141,6 +145,18 @@ def test_losses_on_jax(function, arguments, by):
             close(its, gradient)
 
 
+def test_labels_inside_torch_func():
+    """Made inside a transformation, or one for each example of a batch."""
+    x, want = to_torch(X), hm.cross_entropy(X, Y, reduction="none", return_grad=True)
+    inside = torch.func.grad(lambda x: hm.cross_entropy(x, torch.tensor(Y), reduction="sum"))(x)
+    close(inside, want[1])
+    each = torch.func.vmap(torch.func.grad(lambda x, y: hm.cross_entropy(x, y)))(x, to_torch(Y))
+    close(each, want[1])
+    values = torch.func.vmap(lambda x, y: hm.cross_entropy(x, y))(x, torch.tensor([0, 5, 1, 9]))
+    close(values[:3], want[0][:3])
+    assert values[3].isnan()  # out of range, which nobody can look at here
+
+
 def test_labels_may_be_traced():
     x, y = jnp.asarray(X), jnp.asarray(Y)
     compiled = jax.jit(lambda a, b: hm.cross_entropy(a, b, ignore_index=-1, reduction="none"))
@@ -148,6 +164,20 @@ def test_labels_may_be_traced():
     got = compiled(x, jnp.array([0, -1, 9, 3]))
     assert got[1] == 0
     assert np.isnan(got[2])
+
+
+@pytest.mark.parametrize(
+    "name", ["cross_entropy", "nll_loss", "mae_loss", "brier_loss", "focal_loss"]
+)
+def test_a_traced_label_out_of_range_shows(name):
+    """In its row, and in the mean, also where no other row counts."""
+    loss, y = getattr(hm, name), jnp.array([0, 9, -1, 3])
+    logs = jnp.asarray(hm.log_softmax(Z))
+    rows = jax.jit(lambda y: loss(logs, y, reduction="none", ignore_index=-1))(y)
+    assert np.isnan(rows).tolist() == [False, True, False, False]
+    assert np.isnan(jax.jit(lambda y: loss(logs, y))(y))
+    assert np.isnan(jax.jit(lambda y: loss(logs[:1], y))(y[1:2]))
+    assert jax.jit(lambda y: loss(logs[:1], y, ignore_index=-1))(y[2:3]) == 0.0
 
 
 @pytest.mark.parametrize(("function", "arguments"), OTHERS, ids=[f.__name__ for f, _ in OTHERS])
@@ -169,6 +199,23 @@ def test_derivatives_on_both(function, arguments):
         close(got.detach(), want)
         torch.where(torch.isfinite(got), got, 0.0).sum().backward()
         assert torch.isfinite(tensor.grad).all()
+
+
+def test_inside_checkpoints():
+    """torch computes a checkpointed part again on the way back, and lets nothing be read twice."""
+    for function in (
+        hm.softmax,
+        hm.log_softmax,
+        hm.entropy,
+        lambda x: hm.softmax(x, temperature=torch.tensor(0.5, requires_grad=True)),
+        lambda x: hm.cross_entropy(x, to_torch(Y)),
+        lambda x: hm.jvp(x, to_torch(V)),
+        lambda x: hm.gumbel_softmax(x, seed=0),
+    ):
+        plain, within = to_torch(X, True), to_torch(X, True)
+        (function(plain) ** 2).sum().backward()
+        (checkpoint(function, within, use_reentrant=False) ** 2).sum().backward()
+        close(within.grad, plain.grad)
 
 
 def test_second_derivatives():
@@ -211,6 +258,110 @@ def test_linear_on_both():
             assert (got is None) == (gradient is None)
             if got is not None:
                 close(got, gradient)
+
+
+def by_hand(h, w, b, y):
+    """The losses of the rows, and the gradients of their weighted sum, in plain NumPy."""
+    z = h @ w.T + b
+    p = np.exp(z - z.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    losses = -np.log(p[np.arange(len(y)), y])
+    g = p - np.eye(len(w))[y]
+    return losses, g
+
+
+def test_linear_in_tiles(monkeypatch):
+    """Several tiles, the last one short: the same as all at once, and weighted row by row."""
+    monkeypatch.setattr(_foreign_linear, "TILE", 16 * 6)
+    h, w, b = RNG.standard_normal((53, 3)), RNG.standard_normal((6, 3)), RNG.standard_normal(6)
+    y, v = RNG.integers(0, 6, 53), RNG.random(53)
+    losses, g = by_hand(h, w, b, y)
+    g = g * v[:, None]
+    wanted = (g @ w, g.T @ h, g.sum(0))
+
+    given = [to_torch(a, True) for a in (h, w, b)]
+    got = hm.linear_cross_entropy(*given[:2], to_torch(y), given[2], reduction="none")
+    close(got.detach(), losses)
+    (got * to_torch(v)).sum().backward()
+    for tensor, want in zip(given, wanted, strict=True):
+        close(tensor.grad, want)
+
+    def summed(h, w, b, y=y):
+        return (hm.linear_cross_entropy(h, w, y, b, reduction="none") * v).sum()
+
+    j = [jnp.asarray(a) for a in (h, w, b)]
+    for gradients in (
+        jax.jit(jax.grad(summed, (0, 1, 2)))(*j),
+        jax.jit(jax.grad(summed, (0, 1, 2)))(*j, jnp.asarray(y)),
+        torch.func.grad(
+            lambda h, w, b: (
+                hm.linear_cross_entropy(h, w, to_torch(y), b, reduction="none") * to_torch(v)
+            ).sum(),
+            (0, 1, 2),
+        )(*(to_torch(a) for a in (h, w, b))),
+    ):
+        for got, want in zip(gradients, wanted, strict=True):
+            close(got, want)
+    kept = y != 2
+    for arrays in ([to_torch(a) for a in (h, w, y, b)], [jnp.asarray(a) for a in (h, w, y, b)]):
+        if isinstance(arrays[0], torch.Tensor):
+            arrays[0].requires_grad_()  # without it the kernels would do it
+        mean = hm.linear_cross_entropy(*arrays, ignore_index=2, reduction="mean")
+        close(mean.detach() if hasattr(mean, "detach") else mean, losses[kept].mean())
+        none = hm.linear_cross_entropy(*arrays, ignore_index=2, reduction="none")
+        close(none.detach() if hasattr(none, "detach") else none, losses * kept)
+
+
+def test_linear_keeps_no_logits():
+    """What jax and torch keep between the ways there and back is far from rows x classes."""
+    rows, classes, features = 2048, 32768, 4
+    h, w = np.ones((rows, features), np.float32), np.ones((classes, features), np.float32)
+    y = np.arange(rows)
+
+    def loss(h, w):
+        return hm.linear_cross_entropy(h, w, y)
+
+    compiled = jax.jit(jax.grad(loss, (0, 1))).lower(jnp.asarray(h), jnp.asarray(w)).compile()
+    logits = rows * classes * 4
+    assert compiled.memory_analysis().temp_size_in_bytes < 2.0 * logits
+
+    kept = []
+    hooks = torch.autograd.graph.saved_tensors_hooks(
+        lambda t: (kept.append(t.numel()), t)[1], lambda t: t
+    )
+    given = [to_torch(a, True) for a in (h, w)]
+    with hooks:
+        hm.linear_cross_entropy(*given, to_torch(y), reduction="none")
+    assert sum(kept) < rows * classes / 8
+
+
+@pytest.mark.parametrize("make", [torch.tensor, jnp.asarray, dask.array.asarray, strict.asarray])
+def test_labels_as_probabilities(make):
+    y, s = np.array([[0, 2], [1, 1]]), 0.3
+    for axis in (-1, 0):
+        hot = hm.one_hot(make(y), 3, axis=axis)
+        assert isinstance(hot, type(make(y)))
+        same = np.moveaxis(np.eye(3)[y], -1, axis)
+        np.testing.assert_array_equal(np.asarray(hot), same)
+        soft = hm.smooth_labels(make(y), s, classes=3, axis=axis)
+        np.testing.assert_allclose(np.asarray(soft), (1 - s) * same + s / 3, rtol=1e-6)
+        again = hm.smooth_labels(make(same.astype(np.float32)), s, axis=axis)
+        assert again.dtype == make(same.astype(np.float32)).dtype
+        np.testing.assert_allclose(np.asarray(again), (1 - s) * same + s / 3, rtol=1e-6)
+    with pytest.raises(ValueError, match="classes must be at least 1"):
+        hm.one_hot(make(y), 0)
+    with pytest.raises(ValueError, match=r"in 0\.\.1"):
+        hm.one_hot(make(y), 2)
+    with pytest.raises(ValueError, match="classes must be given"):
+        hm.smooth_labels(make(y), s)
+    with pytest.raises(ValueError, match="add up to 1"):
+        hm.smooth_labels(make(np.ones((2, 3))), s)
+
+
+def test_labels_as_probabilities_while_traced():
+    traced = jax.jit(lambda y: hm.smooth_labels(y, 0.3, classes=3))(jnp.array([2, 7]))
+    close(traced[0], [0.1, 0.1, 0.8])
+    assert np.isnan(traced[1]).all()
 
 
 def test_types_come_back():

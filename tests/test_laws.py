@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -122,23 +123,27 @@ def test_the_truth(temperature):
 @pytest.mark.parametrize("axis", [-1, 0])
 def test_every_law_holds_for_hotmax(axis):
     card = laws.check("hotmax", axis=axis)
-    assert {r.law.number for r in card if r.holds is not True} <= {19, 21}, str(card)
+    assert all(result.holds for result in card), str(card)
 
 
-@pytest.mark.parametrize("name", ["hotmax-torch", "hotmax-array_api_strict"])
+# Laws that do not apply: no half precision in strict arrays, no gradients of losses on two.
+NOT_THERE = {"hotmax-array_api_strict": {21, 25}, "hotmax-dask": {21}}
+
+
+@pytest.mark.parametrize("name", ["hotmax-torch", "hotmax-array_api_strict", "hotmax-dask"])
 def test_every_law_holds_for_hotmax_on(name):
     card = laws.check(name)
-    absent = {19, 21, 25} if name.endswith("strict") else {21}
-    assert {r.law.number for r in card if r.holds is not True} == absent, str(card)
-    assert all(card[number].holds is None for number in absent)
+    absent = {r.law.number for r in card if r.holds is None}
+    assert not card.failures, str(card)
+    assert absent == NOT_THERE.get(name, set()), str(card)
 
 
-@pytest.mark.parametrize(
-    ("name", "only"), [("hotmax-jax", [10, 26, 27]), ("hotmax-dask", [26, 27])]
-)
-def test_hard_laws_hold_for_hotmax_on(name, only):
-    """Some that others fail: all of them would take minutes, compiling or scheduling."""
-    card = laws.check(name, only=only)
+@pytest.mark.parametrize("part", [range(1, 20), range(20, 30)])
+def test_every_law_holds_for_hotmax_on_jax(part):
+    """In two parts, and without float64: it compiles every operation for each shape and type."""
+    subject = laws.SUBJECTS["hotmax-jax"]
+    types = tuple(t for t in subject.arrays.dtypes() if not t.endswith("64"))
+    card = laws.check(replace(subject, dtypes=types), only=list(part))
     assert all(result.holds for result in card), str(card)
 
 
@@ -182,10 +187,12 @@ def test_what_is_not_softmax():
 
 
 def test_the_counterexamples_of_jax():
-    fails = [10, 20, 22, 24, 27, 28]
-    failures = laws.check("jax", only=fails).failures
-    assert [r.law.number for r in failures] == fails
-    assert pasted([r.counterexample.code for r in failures]) == ["AssertionError"] * 6
+    """Whether a batch changes the bits (23) depends on the machine that XLA compiles for."""
+    card = laws.check("jax")
+    assert failing(card) - {23} == {10, 20, 22, 24, 25, 27, 28}, str(card)
+    assert {r.law.number for r in card if r.holds is None} == {21}
+    codes = [r.counterexample.code for r in card.failures]
+    assert set(pasted(codes)) == {"AssertionError"}
 
 
 @pytest.mark.parametrize("name", ["scipy", "torch", "jax"])
@@ -456,3 +463,21 @@ def test_a_comparison():
     assert "| 8 | no overflow | fails | holds |" in table.to_markdown()
     assert set(json.loads(table.to_json())) == {"mine", "hotmax"}
     assert "table" in check_html(table._repr_html_())
+
+
+def test_pictures():
+    import matplotlib.pyplot as plt
+
+    table = laws.compare({"mine": module_level, "hotmax": "hotmax"}, only=[1, 8, 17, 19])
+    ax = table.plot()
+    marks = {line.get_label(): list(map(tuple, line.get_xydata())) for line in ax.lines}
+    assert marks == {
+        "holds": [(0, 0), (1, 0), (1, 1), (1, 2), (1, 3)],
+        "fails": [(0, 1)],
+        "not applicable": [(0, 2), (0, 3)],
+    }
+    plt.close(ax.figure)
+    figure, ax = plt.subplots()
+    assert table["mine"].plot(ax) is ax
+    assert [tick.get_text() for tick in ax.get_yticklabels()][1] == "no overflow  8"
+    plt.close(figure)

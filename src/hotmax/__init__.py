@@ -27,6 +27,7 @@ from hotmax._decoding import beam_search
 from hotmax._divergences import distillation_loss, kl_divergence
 from hotmax._frequencies import frequencies
 from hotmax._gumbel import gumbel_softmax
+from hotmax._labels import one_hot, smooth_labels
 from hotmax._linear_losses import linear_cross_entropy
 from hotmax._losses import cross_entropy, nll_loss, perplexity
 from hotmax._samplers import Sampler, bias, penalize
@@ -45,7 +46,6 @@ from hotmax._softmax import (
     temperature_of_base,
 )
 from hotmax._target_entropy import temperature_for_entropy
-from hotmax._targets import one_hot, smooth_labels
 from hotmax._threads import get_threads, set_threads
 
 if typing.TYPE_CHECKING:

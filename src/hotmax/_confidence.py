@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hotmax import _foreign
+from hotmax import _foreign_losses
 from hotmax._adapt import for_any_array
 from hotmax._boundary import FLOAT64, Axis
 from hotmax._kernels.confidence import brier_rows, focal_rows, mae_rows
@@ -65,7 +65,7 @@ def _loss(
     return (value, gradient) if return_grad else value
 
 
-@for_any_array(_foreign.mae_loss, by=("logits",))
+@for_any_array(_foreign_losses.mae_loss, by=("logits",))
 def mae_loss(
     logits: object,
     targets: object,
@@ -105,7 +105,7 @@ def mae_loss(
     )  # fmt: skip
 
 
-@for_any_array(_foreign.brier_loss, by=("logits",))
+@for_any_array(_foreign_losses.brier_loss, by=("logits",))
 def brier_loss(
     logits: object,
     targets: object,
@@ -142,7 +142,7 @@ def brier_loss(
     )  # fmt: skip
 
 
-@for_any_array(_foreign.focal_loss, by=("logits",))
+@for_any_array(_foreign_losses.focal_loss, by=("logits",))
 def focal_loss(
     logits: object,
     targets: object,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hotmax import _foreign, _threads
+from hotmax import _foreign_linear, _threads
 from hotmax._adapt import for_any_array
 from hotmax._boundary import FLOAT32, Array, as_array, as_temperature, compute_type, result_type
 from hotmax._kernels.lanes import SHORT
@@ -32,7 +32,7 @@ def _tiles(rows: int, classes: int) -> list[slice]:
     return [slice(first, min(first + step, rows)) for first in range(0, rows, step)]
 
 
-@for_any_array(_foreign.linear_cross_entropy, by=("hidden", "weight", "bias"))
+@for_any_array(_foreign_linear.linear_cross_entropy, by=("hidden", "weight", "bias"))
 def linear_cross_entropy(
     hidden: object,
     weight: object,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hotmax import _foreign
+from hotmax import _foreign_losses
 from hotmax._adapt import for_any_array
 from hotmax._boundary import FLOAT32, FLOAT64, Array, Axis, Rows, compute_type
 from hotmax._dispatch import keep, room
@@ -115,7 +115,7 @@ def _cross_entropy(
     return reduce_values(values, reduction, count, rows.shape_of_numbers(False)), gradient
 
 
-@for_any_array(_foreign.cross_entropy, by=("logits",))
+@for_any_array(_foreign_losses.cross_entropy, by=("logits",))
 def cross_entropy(
     logits: object,
     targets: object,
@@ -170,7 +170,7 @@ def cross_entropy(
     return (value, gradient) if return_grad else value
 
 
-@for_any_array(_foreign.perplexity, by=("logits",))
+@for_any_array(_foreign_losses.perplexity, by=("logits",))
 def perplexity(
     logits: object,
     targets: object,
@@ -209,7 +209,7 @@ def perplexity(
     return in_type(value, rows.dtype), gradient
 
 
-@for_any_array(_foreign.nll_loss, by=("log_probabilities",))
+@for_any_array(_foreign_losses.nll_loss, by=("log_probabilities",))
 def nll_loss(
     log_probabilities: object,
     targets: object,

@@ -13,14 +13,12 @@ from typing import Any
 import numpy as np
 
 from hotmax._boundary import (
-    FLOAT64,
     Array,
     Axis,
     Rows,
     as_array,
     compute_type,
     give_back,
-    normalize_axes,
 )
 from hotmax._kernels.losses import count_labels, find_outside, mean_of, settle_labels, sum_parts
 from hotmax._kernels.segments import count_segments, order_segments
@@ -206,70 +204,11 @@ def check_segments(ids: Array, entries: int, num_segments: object) -> tuple[Arra
     return order, starts
 
 
-def one_hot(targets: object, classes: int, *, axis: int = -1) -> Array:
-    """Class numbers as probabilities: 1 at the class, 0 elsewhere.
-
-    Args:
-        targets: Integers in 0..classes - 1, of any shape.
-        classes: How many classes there are.
-        axis: Where the new dimension goes in the result.
-
-    Returns:
-        A float64 array with one dimension more than `targets`.
-
-    Example:
-        >>> import hotmax as hm
-        >>> hm.one_hot([0, 2], 3)
-        array([[1., 0., 0.],
-               [0., 0., 1.]])
-
-    The same in NumPy:
-        np.eye(classes)[targets]
-    """
-    array = as_array(targets, "targets")
+def class_count(classes: object) -> int:
+    """How many classes there are."""
+    if classes is None:
+        raise ValueError("classes must be given if targets are class numbers")
     count = as_integer(classes, "classes")
     if count < 1:
         raise ValueError(f"classes must be at least 1, got {classes}")
-    (place,) = normalize_axes(as_integer(axis, "axis"), array.ndim + 1)
-    labels = as_class_numbers(array, array.shape, count, None)
-    hot = np.zeros((labels.size, count))
-    hot[np.arange(labels.size), labels] = 1.0
-    return np.moveaxis(hot.reshape(*array.shape, count), -1, place)
-
-
-def smooth_labels(
-    targets: object, label_smoothing: float, *, classes: int | None = None, axis: int = -1
-) -> Array:
-    """Targets mixed with the uniform distribution: (1 - s) y + s / n.
-
-    Args:
-        targets: Class numbers, which need `classes`, or probabilities along `axis`.
-        label_smoothing: s, from 0 (as they are) to 1 (uniform).
-        classes: How many classes there are, if the targets are class numbers.
-        axis: Where the classes go in the result, or lie in the probabilities.
-
-    Example:
-        >>> import hotmax as hm
-        >>> hm.smooth_labels([0, 2], 0.3, classes=3).round(3)
-        array([[0.8, 0.1, 0.1],
-               [0.1, 0.1, 0.8]])
-
-    The same in NumPy:
-        (1 - label_smoothing) * np.eye(classes)[targets] + label_smoothing / classes
-
-    Reference:
-        Szegedy et al., Rethinking the Inception architecture for computer vision, 2016.
-    """
-    smoothing = as_smoothing(label_smoothing)
-    if is_probabilities(targets, (0,)):
-        rows = Rows(targets, as_integer(axis, "axis"), 1.0, None)
-        hot = as_probabilities(targets, rows)
-        if classes is not None and classes != rows.classes:
-            raise ValueError(f"classes must be {rows.classes}, that of targets, got {classes}")
-        soft: Array = (1.0 - smoothing) * hot.astype(FLOAT64) + smoothing / rows.classes
-        return soft.astype(rows.dtype)
-    if classes is None:
-        raise ValueError("classes must be given if targets are class numbers")
-    mixed: Array = (1.0 - smoothing) * one_hot(targets, classes, axis=axis)
-    mixed += smoothing / classes
-    return mixed
+    return count

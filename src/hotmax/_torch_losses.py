@@ -107,7 +107,8 @@ class Fused(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
         count = len(ctx.by)
-        points, gradients = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
+        saved = ctx.saved_tensors  # read once: checkpoints allow no second time
+        points, gradients = saved[:count], saved[count:]
         needed = ctx.needs_input_grad[4:]
         if torch.is_grad_enabled():
             return (None,) * 4 + again(ctx, points, needed, g)

@@ -47,11 +47,11 @@ CAPABILITIES: dict[str, dict[str, str]] = {
         ),
         _LABELS,
     ),
+    **dict.fromkeys(("one_hot", "smooth_labels"), dict.fromkeys(LIBRARIES, "values")),
     "gumbel_softmax": {**_DRAWS, "torch": "gradients", "jax": "gradients"},
     **dict.fromkeys(("sample", "truncate", "penalize", "bias"), _DRAWS),
     **dict.fromkeys(
         (
-            *("one_hot", "smooth_labels"),
             *("attention", "attention_weights", "attention_vjp"),
             *("saturation", "attention_saturation", "temperature_for_entropy"),
         ),

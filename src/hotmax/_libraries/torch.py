@@ -176,7 +176,7 @@ class Differentiable(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
         by_temperature = ctx.needs_input_grad[1]
-        x, heat, where, y = ctx.saved_tensors
+        x, heat, where, y = ctx.saved_tensors  # read once: checkpoints allow no second time
         if (
             ctx.name == "softmax"
             and not by_temperature
@@ -188,14 +188,13 @@ class Differentiable(torch.autograd.Function):
         ):
             heats = [ctx.number] if heat is None else heat.detach().double().numpy().reshape(-1)
             return quick_pullback(x, y, g, np.asarray(heats)), None, None, None, None
-        at = point_of(ctx)
+        at = point_of(ctx, x, heat, where, y)
         by_x = PULL[ctx.name](at, g)
         by_t = pull_temperature(ctx.name, at, g, by_x) if by_temperature else None
         return by_x, by_t, None, None, None
 
 
-def point_of(ctx: Any) -> Point:
-    x, heat, where, y = ctx.saved_tensors
+def point_of(ctx: Any, x: Any, heat: Any, where: Any, y: Any) -> Point:
     temperature = heat if ctx.number is None else ctx.number
 
     def function(name: str) -> torch.Tensor:

@@ -76,7 +76,7 @@ def jax_logsumexp_gradient(x: Any) -> Any:
 def jax_jacobian(x: Any) -> Any:
     import jax
 
-    return jax.jit(jax.jacrev(jax.nn.softmax))(x)
+    return jax.jacrev(jax.jit(jax.nn.softmax))(x)
 
 
 def hotmax_cross_entropy_gradient(x: Any, label: int) -> Any:
@@ -101,12 +101,20 @@ def hotmax_torch_jacobian(x: Any) -> Any:
     return torch.autograd.functional.jacobian(softmax, x)
 
 
+def hotmax_torch_cross_entropy_gradient(x: Any, label: int) -> Any:
+    from hotmax import cross_entropy
+
+    x.requires_grad_()
+    cross_entropy(x, label).backward()
+    return x.grad
+
+
 def hotmax_jax_logsumexp_gradient(x: Any) -> Any:
     import jax
 
     from hotmax import logsumexp
 
-    return jax.grad(logsumexp)(x)
+    return jax.grad(jax.jit(logsumexp))(x)
 
 
 def hotmax_jax_jacobian(x: Any) -> Any:
@@ -114,4 +122,12 @@ def hotmax_jax_jacobian(x: Any) -> Any:
 
     from hotmax import softmax
 
-    return jax.jit(jax.jacrev(softmax))(x)
+    return jax.jacrev(jax.jit(softmax))(x)
+
+
+def hotmax_jax_cross_entropy_gradient(x: Any, label: int) -> Any:
+    import jax
+
+    from hotmax import cross_entropy
+
+    return jax.grad(jax.jit(cross_entropy))(x, label)

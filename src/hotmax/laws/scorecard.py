@@ -12,6 +12,12 @@ from hotmax.laws.search import LawResult
 
 WORDS = {True: "holds", False: "fails", None: "-"}
 COLOURS = {True: "#2e7d32", False: "#c62828", None: "#757575"}
+# The mark, colour and word of a result in a picture: told apart without colour too.
+MARKS = {
+    True: ("o", "#0072b2", "holds"),
+    False: ("X", "#d55e00", "fails"),
+    None: ("_", "#757575", "not applicable"),
+}
 WIDTH = 100
 
 
@@ -110,6 +116,10 @@ class Scorecard:
         title = html.escape(f"{self.title}, axis {self.axis}: {self.tally()}")
         return _html_table(title, head, rows)
 
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the laws as one column of marks on a matplotlib Axes, which is returned."""
+        return Comparison({self.title: self}).plot(ax)
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -157,6 +167,37 @@ class Comparison:
                 f"{html.escape(law.name)}</td>{marks}</tr>"
             )
         return _html_table("", f"<tr><th></th><th>law</th>{head}</tr>", rows)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw laws by subjects, a mark for each, on a matplotlib Axes, which is returned."""
+        laws = self._laws()
+        if ax is None:
+            try:
+                import matplotlib.pyplot as plt
+            except ImportError:
+                raise ImportError('plots need matplotlib: pip install "hotmax[plot]"') from None
+            size = (3.6 + 0.75 * len(self.cards), 1.2 + 0.25 * len(laws))
+            ax = plt.subplots(figsize=size, layout="constrained")[1]
+        for holds, (marker, colour, word) in MARKS.items():
+            where = [
+                (column, row)
+                for row, results in enumerate(laws)
+                for column, result in enumerate(results)
+                if result.holds is holds
+            ]
+            if where:
+                ax.plot(*zip(*where, strict=True), marker, color=colour, markersize=7, label=word)
+        ax.set_xticks(range(len(self.cards)), list(self.cards), rotation=30, ha="left")
+        ax.set_yticks(range(len(laws)), [f"{r[0].law.name} {r[0].law.number:2d}" for r in laws])
+        ax.set_xlim(-0.5, len(self.cards) - 0.5)
+        ax.set_ylim(len(laws) - 0.4, -0.6)
+        ax.xaxis.tick_top()
+        ax.tick_params(length=0)
+        ax.grid(axis="y", color="0.92", linewidth=0.8)
+        ax.set_axisbelow(True)
+        ax.spines[:].set_visible(False)
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3, frameon=False)
+        return ax
 
 
 def _as_data(result: LawResult) -> dict[str, Any]:

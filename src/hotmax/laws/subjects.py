@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import hotmax
 from hotmax.laws import formulas
 from hotmax.laws.libraries import LIBRARIES, Library
 
@@ -244,43 +243,40 @@ SUBJECTS: dict[str, Subject] = {
 }
 
 
-def _hotmax(library: str, **derivatives: Function) -> Subject:
+def _hotmax(
+    library: str,
+    logsumexp_gradient: Function | None = None,
+    jacobian: Function = "hotmax.jacobian",
+    cross_entropy_gradient: Function | None = None,
+) -> Subject:
     """hotmax on the arrays of a library."""
     return Subject(
         name="hotmax" if library == "numpy" else f"hotmax-{library}",
         softmax="hotmax.softmax",
         log_softmax="hotmax.log_softmax",
         logsumexp="hotmax.logsumexp",
-        logsumexp_gradient=derivatives.get("logsumexp_gradient"),
-        jacobian=derivatives.get("jacobian"),
-        cross_entropy_gradient=derivatives.get("cross_entropy_gradient"),
+        logsumexp_gradient=logsumexp_gradient,
+        jacobian=jacobian,
+        cross_entropy_gradient=cross_entropy_gradient,
         temperature="temperature",
         where="where",
         library=library,
     )
 
 
-def _own_derivatives() -> dict[str, Function]:
-    """Those that this hotmax has."""
-    own: dict[str, Function] = {}
-    if hasattr(hotmax, "jacobian"):
-        own["jacobian"] = "hotmax.jacobian"
-    if hasattr(hotmax, "cross_entropy"):
-        own["cross_entropy_gradient"] = formulas.hotmax_cross_entropy_gradient
-    return own
-
-
 for each in (
-    _hotmax("numpy", **_own_derivatives()),
+    _hotmax("numpy", cross_entropy_gradient=formulas.hotmax_cross_entropy_gradient),
     _hotmax(
         "torch",
-        logsumexp_gradient=formulas.hotmax_torch_logsumexp_gradient,
-        jacobian=formulas.hotmax_torch_jacobian,
+        formulas.hotmax_torch_logsumexp_gradient,
+        formulas.hotmax_torch_jacobian,
+        formulas.hotmax_torch_cross_entropy_gradient,
     ),
     _hotmax(
         "jax",
-        logsumexp_gradient=formulas.hotmax_jax_logsumexp_gradient,
-        jacobian=formulas.hotmax_jax_jacobian,
+        formulas.hotmax_jax_logsumexp_gradient,
+        formulas.hotmax_jax_jacobian,
+        formulas.hotmax_jax_cross_entropy_gradient,
     ),
     _hotmax("dask"),
     _hotmax("array_api_strict"),

@@ -1,0 +1,286 @@
+"""Losses on arrays of other libraries: jax, torch, the array API.
+
+Formulas over hotmax's own softmax and log_softmax of those arrays, which know their derivatives; so
+these are differentiable too, and can be compiled.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from hotmax._boundary import Axis, Rows, library_of, normalize_axes
+from hotmax._foreign import (
+    Array,
+    At,
+    as_numpy,
+    default_float,
+    held,
+    hot,
+    is_traced,
+    labels_of,
+    outside,
+    quiet,
+    reduced,
+    unknown,
+    widened,
+)
+from hotmax._generic import place, type_name
+from hotmax._targets import (
+    as_class_numbers,
+    as_integer,
+    as_probabilities,
+    as_smoothing,
+    as_weight,
+    check_reduction,
+    class_count,
+)
+
+
+def cross_entropy(
+    logits: Array,
+    targets: Any,
+    axis: Axis = -1,
+    temperature: Any = 1.0,
+    where: Any = None,
+    weight: Any = None,
+    label_smoothing: float = 0.0,
+    ignore_index: int | None = None,
+    reduction: str = "mean",
+) -> Array:
+    check_reduction(reduction)
+    smoothing = as_smoothing(label_smoothing)
+    at = At(logits, axis, temperature, where)
+    xp = at.xp
+    weights = as_weight(None if weight is None else as_numpy(weight), at.classes)
+    w = xp.astype(at.constant(weights if weights.size else np.ones(at.classes)), at.x.dtype)
+    kind = type_name(targets) if library_of(targets) else np.asarray(targets).dtype.name
+    if "float" in kind:
+        if not is_traced(targets):
+            rows = Rows(np.empty(at.layout.shape, np.bool_), axis, 1.0, None)
+            as_probabilities(as_numpy(targets), rows, ignore_index)
+        y = at.rows(xp.astype(at.constant(targets), at.x.dtype))
+        counted, count = None, float(math.prod(at.layout.kept()))
+    else:
+        labels, counted = labels_of(at, targets, ignore_index)
+        right = hot(at, labels)
+        y = xp.astype(right, at.x.dtype)
+        count = xp.sum(xp.where(counted, xp.sum(y * w, axis=-1), 0.0 * xp.sum(y, axis=-1)))
+        at.x = quiet(at, counted)
+    logs, present = at.logs(), at.present()
+    amounts = (1.0 - smoothing) * w * y
+    if smoothing:
+        there = xp.astype(present, at.x.dtype)
+        number = xp.sum(there, axis=-1, keepdims=True)
+        amounts = amounts + smoothing * w * there / xp.where(number > 0, number, number + 1.0)
+    some = amounts > 0
+    terms = xp.where(some, amounts * xp.where(some, -logs, at.zeros(logs)), at.zeros(logs))
+    losses = xp.sum(terms, axis=-1) + unknown(at, logs)
+    if counted is not None:
+        losses = xp.where(outside(at, right, counted), at.zeros(losses) + math.nan, losses)
+        losses = xp.where(counted, losses, at.zeros(losses))
+    return reduced(at, losses, reduction, count)
+
+
+def perplexity(
+    logits: Array,
+    targets: Any,
+    axis: Axis = -1,
+    temperature: Any = 1.0,
+    where: Any = None,
+    ignore_index: int | None = None,
+) -> Array:
+    xp = array_namespace(logits)
+    loss = cross_entropy(
+        widened(logits), targets, axis, temperature, where, ignore_index=ignore_index
+    )
+    return At(logits, axis, 1.0, None).result(xp.exp(loss))
+
+
+def nll_loss(
+    log_probabilities: Array,
+    targets: Any,
+    axis: Axis = -1,
+    weight: Any = None,
+    ignore_index: int | None = None,
+    reduction: str = "mean",
+) -> Array:
+    check_reduction(reduction)
+    at = At(log_probabilities, axis, 1.0, None)
+    xp = at.xp
+    weights = as_weight(None if weight is None else as_numpy(weight), at.classes)
+    w = xp.astype(at.constant(weights if weights.size else np.ones(at.classes)), at.x.dtype)
+    labels, counted = labels_of(at, targets, ignore_index)
+    right = hot(at, labels)
+    amounts = xp.astype(right, at.x.dtype) * w
+    some, logs = amounts > 0, at.rows(at.x)
+    terms = xp.where(some, amounts * xp.where(some, -logs, at.zeros(logs)), at.zeros(logs))
+    losses = xp.sum(terms, axis=-1)
+    losses = xp.where(outside(at, right, counted), at.zeros(losses) + math.nan, losses)
+    return reduced(at, losses, reduction, xp.sum(amounts))
+
+
+def of_right_class(
+    logits: Array, targets: Any, axis: Axis, temperature: Any, where: Any, ignore_index: Any
+) -> tuple[At, Array, Array, Array]:
+    """(logits, which class is right, the chances of all, which rows count)."""
+    at = At(logits, axis, temperature, where)
+    labels, counted = labels_of(at, targets, ignore_index)
+    at.x = quiet(at, counted)
+    right, p = hot(at, labels), at.chances()
+    strange = at.xp.expand_dims(outside(at, right, counted), axis=-1)
+    return at, right, at.xp.where(strange, at.zeros(p) + math.nan, p), counted
+
+
+def finished(at: At, losses: Array, counted: Array, reduction: str, weights: Any = None) -> Array:
+    check_reduction(reduction)
+    amounts = at.xp.astype(counted, losses.dtype)
+    if weights is not None:
+        amounts = amounts * weights
+    some = amounts > 0
+    losses = at.xp.where(some, amounts * losses, at.zeros(losses))
+    return reduced(at, losses, reduction, at.xp.sum(amounts))
+
+
+def mae_loss(
+    logits: Array,
+    targets: Any,
+    axis: Axis = -1,
+    temperature: Any = 1.0,
+    where: Any = None,
+    ignore_index: int | None = None,
+    reduction: str = "mean",
+) -> Array:
+    at, right, p, counted = of_right_class(logits, targets, axis, temperature, where, ignore_index)
+    others = at.xp.sum(at.xp.where(right, at.zeros(p), p), axis=-1)
+    return finished(at, others, counted, reduction)
+
+
+def brier_loss(
+    logits: Array,
+    targets: Any,
+    axis: Axis = -1,
+    temperature: Any = 1.0,
+    where: Any = None,
+    ignore_index: int | None = None,
+    reduction: str = "mean",
+) -> Array:
+    at, right, p, counted = of_right_class(logits, targets, axis, temperature, where, ignore_index)
+    others = at.xp.where(right, at.zeros(p), p)
+    missing = at.xp.sum(others, axis=-1)
+    return finished(at, at.xp.sum(others**2, axis=-1) + missing**2, counted, reduction)
+
+
+def focal_loss(
+    logits: Array,
+    targets: Any,
+    gamma: float = 2.0,
+    axis: Axis = -1,
+    temperature: Any = 1.0,
+    where: Any = None,
+    weight: Any = None,
+    ignore_index: int | None = None,
+    reduction: str = "mean",
+) -> Array:
+    at, right, p, counted = of_right_class(logits, targets, axis, temperature, where, ignore_index)
+    xp, logs = at.xp, at.logs()
+    others = xp.sum(xp.where(right, at.zeros(p), p), axis=-1)
+    loss = xp.sum(xp.where(right, -logs, at.zeros(logs)), axis=-1)
+    weights = as_weight(None if weight is None else as_numpy(weight), at.classes)
+    factors = None
+    if weights.size:
+        w = xp.astype(at.constant(weights), at.x.dtype)
+        factors = xp.sum(xp.where(right, w, xp.zeros_like(w)), axis=-1)
+    return finished(at, others**gamma * loss, counted, reduction, factors)
+
+
+def divergences(first: At, second: At) -> Array:
+    """KL of every row."""
+    xp, p = first.xp, first.chances()
+    some = p > 0
+    gap = xp.where(some, first.logs(), first.zeros(p)) - xp.where(
+        some, second.logs(), first.zeros(p)
+    )
+    return xp.sum(xp.where(some, p * gap, first.zeros(p)), axis=-1)
+
+
+def kl_divergence(
+    logits_p: Array,
+    logits_q: Array,
+    axis: Axis = -1,
+    temperature: Any = 1.0,
+    where: Any = None,
+    reduction: str = "mean",
+) -> Array:
+    check_reduction(reduction)
+    same_shape(logits_p, logits_q, "logits_p", "logits_q")
+    first = At(logits_p, axis, temperature, where)
+    second = At(first.constant(logits_q), axis, temperature, where)
+    count = float(math.prod(first.layout.kept()))
+    return reduced(first, divergences(first, second), reduction, count)
+
+
+def same_shape(a: Array, b: Array, first: str, second: str) -> None:
+    if tuple(a.shape) != tuple(np.shape(b)):
+        raise ValueError(
+            f"{first} and {second} must have one shape, got {tuple(a.shape)} and {np.shape(b)}"
+        )
+
+
+def distillation_loss(
+    student: Array,
+    teacher: Array,
+    temperature: Any = 1.0,
+    axis: Axis = -1,
+    where: Any = None,
+    reduction: str = "mean",
+) -> Array:
+    check_reduction(reduction)
+    same_shape(student, teacher, "student", "teacher")
+    at = At(student, axis, temperature, where)
+    fixed = At(held(at.constant(teacher)), axis, temperature, where)
+    xp, t = at.xp, at.heat()
+    count = float(math.prod(at.layout.kept()))
+    if isinstance(t, float) and abs(t) == math.inf:
+        there = at.present() & fixed.present()
+        number = xp.sum(xp.astype(there, at.x.dtype), axis=-1, keepdims=True)
+        gap = xp.where(there, at.rows(at.x) - fixed.rows(fixed.x), at.zeros(at.rows(at.x)))
+        off = xp.where(there, gap - xp.sum(gap, axis=-1, keepdims=True) / number, at.zeros(gap))
+        losses = xp.sum(off**2 / (2.0 * number), axis=-1)
+    elif isinstance(t, float) and t == 0.0:
+        losses = xp.sum(at.zeros(at.rows(at.x)), axis=-1)
+    else:
+        squared = t * t if isinstance(t, float) else xp.squeeze(t * t, axis=-1)
+        losses = divergences(fixed, at) * squared
+    return reduced(at, losses, reduction, count)
+
+
+def one_hot(targets: Array, classes: int, axis: int = -1) -> Array:
+    xp, count = array_namespace(targets), class_count(classes)
+    (at,) = normalize_axes(as_integer(axis, "axis"), targets.ndim + 1)
+    if not is_traced(targets):
+        as_class_numbers(as_numpy(targets), tuple(targets.shape), count, None)
+    numbers = xp.expand_dims(targets, axis=-1)
+    hot = xp.astype(xp.arange(count, **place(targets)) == numbers, default_float(xp))
+    if is_traced(targets):
+        hot = xp.where((numbers >= 0) & (numbers < count), hot, hot + math.nan)
+    return xp.moveaxis(hot, -1, at)
+
+
+def smooth_labels(
+    targets: Array, label_smoothing: float, classes: int | None = None, axis: int = -1
+) -> Array:
+    smoothing = as_smoothing(label_smoothing)
+    if "float" not in type_name(targets):
+        count = class_count(classes)
+        return (1.0 - smoothing) * one_hot(targets, count, axis) + smoothing / count
+    at = At(targets, as_integer(axis, "axis"), 1.0, None)
+    if not is_traced(targets):
+        rows = Rows(np.empty(at.layout.shape, np.bool_), axis, 1.0, None)
+        as_probabilities(as_numpy(targets), rows)
+    if classes is not None and classes != at.classes:
+        raise ValueError(f"classes must be {at.classes}, that of targets, got {classes}")
+    return at.result((1.0 - smoothing) * at.x + smoothing / at.classes)
