@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 
-from hotmax._boundary import FLOAT32, Array
 from hotmax._dispatch import Operation
 from hotmax._kernels import lanes, moments, softmax as kernels
-from hotmax._kernels.lanes import SHORT, softmax_small
 
-SMALL = 32  # rows
+SMALL = 32  # rows that are not worth more than the shortest way to a kernel
 
 SOFTMAX = Operation(
     "softmax",
@@ -50,18 +48,3 @@ OPERATIONS = {
     operation.name: operation
     for operation in (SOFTMAX, LOG_SOFTMAX, LOGSUMEXP, SMOOTHMAX, ENTROPY, SOFTARGMAX)
 }
-
-
-def softmax_of_few(x: Array, temperature: object) -> Array | None:
-    """A few short rows of float32, or None for anything else: the way to a kernel is most of it."""
-    if (
-        x.dtype is FLOAT32
-        and len(shape := x.shape) == 2
-        and 0 < shape[1] <= SHORT
-        and shape[0] <= SMALL
-        and type(temperature) is float
-        and temperature == temperature
-        and softmax_small(result := x.copy(), temperature)
-    ):
-        return result
-    return None

@@ -31,7 +31,6 @@ from hotmax._kernels.arithmetic import (
 )
 from hotmax._kernels.lanes import LANES, SHORT
 
-FEW = 16  # edges that are counted faster than searched
 MOST = 1.7976931348623157e308
 
 # What is wrong with a row.
@@ -392,51 +391,3 @@ def score(x, labels, soft, weights, inverse, predictions, scores):
                     scores[LOSS, at] = loss
                     scores[BRIER, at] = brier
     return FINE, 0
-
-
-# --- binning ----------------------------------------------------------------------------------
-
-
-@inline
-def bin_of(value, inner):
-    """The number of inner edges below value: bins are closed on the right."""
-    low, count = 0, inner.size
-    while count > FEW:
-        half = count // 2
-        if inner[low + half] < value:
-            low += half + 1
-            count -= half + 1
-        else:
-            count = half
-    below = 0
-    for i in range(count):
-        below += 1 if inner[low + i] < value else 0
-    return low + below
-
-
-@kernel
-def add_bins(confidence, correct, weights, inner, sums):
-    """Add weight, confidence, correctness and the number of rows to each bin."""
-    for r in range(confidence.size):
-        w = weight_at(weights, r)
-        if w > 0.0:
-            b = bin_of(confidence[r], inner)
-            sums[b, 0] += w
-            sums[b, 1] += w * confidence[r]
-            sums[b, 2] += w * correct[r]
-            sums[b, 3] += 1.0
-
-
-@kernel
-def add_class_bins(p, labels, soft, weights, inner, sums, start, stop):
-    """The same for each class of start..stop: its probability, and whether it is the label."""
-    for r in range(p.shape[0]):
-        w = weight_at(weights, r)
-        if w > 0.0:
-            for c in range(start, stop):
-                q = soft[r, c] if labels.size == 0 else 1.0 if labels[r] == c else 0.0
-                b = bin_of(p[r, c], inner)
-                sums[c, b, 0] += w
-                sums[c, b, 1] += w * p[r, c]
-                sums[c, b, 2] += w * q
-                sums[c, b, 3] += 1.0

@@ -236,10 +236,13 @@ def smoothmax_lanes(x, out, temperature, start, stop, powers):
 
 @quick_kernel
 def softmax_small(x, temperature):
-    """A few float32 rows become their softmax, one by one; False, half done, if one is not PLAIN.
+    """A few float32 rows become their softmax, one by one.
 
-    The arithmetic is that of the lanes, and so are the bits: what is saved is the workspace.
+    False, half done, if one is not PLAIN; or if they are not short, or T is nan. The arithmetic is
+    that of the lanes, and so are the bits: what is saved is the workspace.
     """
+    if x.shape[1] > SHORT or temperature != temperature:
+        return False
     terms = np.empty(SHORT)
     slope = min(LOG2E / abs(np.float64(temperature)), 1e300)
     sign = math.copysign(1.0, temperature)

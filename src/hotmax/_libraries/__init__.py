@@ -13,16 +13,13 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from hotmax._boundary import Axis, library_of
 from hotmax._dispatch import Operation, map_entries, reduce_rows, reduce_weighted
-from hotmax._operations import softmax_of_few
 
 _modules: dict[str, Any] = {}
 
 # softmax(x, temperature) of a few rows, or None, by the type of x: a library's short way in.
-FEW: dict[type, Callable[[Any, object], Any]] = {np.ndarray: softmax_of_few}
+FEW: dict[type, Callable[[Any, object], Any]] = {}
 
 
 def module_of(library: str) -> Any:

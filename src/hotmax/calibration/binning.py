@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hotmax._boundary import Array
-from hotmax._kernels import calibration as kernels
+from hotmax._kernels.binning import add_bins
 from hotmax.calibration.examples import blocks_of, over_blocks
 
 WEIGHT, CONFIDENCE, CORRECT, ROWS = range(4)  # what is summed in each bin
@@ -59,7 +59,7 @@ def bin_sums(confidence: Array, correct: Array, weights: Array, edges: Array) ->
 
     def work(number: int, start: int, stop: int) -> None:
         part = weights[start:stop] if weights.size > 1 else weights
-        kernels.add_bins(confidence[start:stop], correct[start:stop], part, inner, sums[number])
+        add_bins(confidence[start:stop], correct[start:stop], part, inner, sums[number])
 
     over_blocks(rows, 1, work)
     total: Array = sums.sum(0)

@@ -16,7 +16,7 @@ import numpy as np
 
 from hotmax import _threads
 from hotmax._boundary import Array
-from hotmax._kernels import calibration as kernels
+from hotmax._kernels.binning import add_class_bins
 from hotmax.calibration.binning import (
     bin_sums,
     check_bins,
@@ -311,7 +311,7 @@ def class_sums(examples: Examples, temperature: float, weights: Array, inner: Ar
             soft: Array = soft,
             part: Array = part,
         ) -> None:
-            kernels.add_class_bins(p, labels, soft, part, inner, sums, start, stop)
+            add_class_bins(p, labels, soft, part, inner, sums, start, stop)
 
         _threads.for_ranges(work, examples.classes, -(-examples.classes // 4))
     return sums

@@ -9,6 +9,7 @@ import numpy as np
 
 from hotmax._boundary import Array
 from hotmax._kernels import calibration as kernels
+from hotmax._kernels.binning import add_bins
 from hotmax._softmax import softmax
 from hotmax.calibration.examples import Examples, blocks_of, over_blocks, raise_first
 
@@ -64,7 +65,7 @@ def score_bins(examples: Examples, temperature: float, edges: Array) -> Array:
         trouble[number] = score_rows(examples, temperature, start, stop, predictions, scores)
         _, _, weights = examples.labels_of(start, stop)
         confidence, correct = scores[kernels.CONFIDENCE], scores[kernels.CORRECT]
-        kernels.add_bins(confidence, correct, weights, inner, sums[number])
+        add_bins(confidence, correct, weights, inner, sums[number])
 
     over_blocks(examples.rows, examples.classes, work)
     raise_first(trouble, examples)
