@@ -11,6 +11,7 @@ import reference
 from numba import njit
 
 from hotmax._kernels import arithmetic as words
+from hotmax._kernels.staging import turned
 
 mp = reference.mp
 RNG = np.random.default_rng(0)
@@ -248,3 +249,17 @@ def test_constants():
     assert float(mp.log(2)) == words.LN2
     assert pytest.approx(float(mp.log(2) - mp.mpf(words.LN2_HIGH)), rel=1e-16) == words.LN2_LOW
     assert all(k * words.LN2_HIGH == Fraction(words.LN2_HIGH) * k for k in (1, 3, 1075, 2**19 + 1))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1, 7), (5, 9), (8, 8), (17, 3), (33, 41), (4, 100), (100, 16)])
+def test_turned(kind, shape):
+    """Whole tiles and what is left over, from and into the middle of larger arrays."""
+    n, m = shape
+    around = np.arange((n + 3) * (m + 5), dtype=kind).reshape(n + 3, m + 5) + 1
+    source = around[2 : 2 + n, 3 : 3 + m]
+    room = np.zeros((m + 4, n + 7), kind)
+    target = room[1 : 1 + m, 2 : 2 + n]
+    turned(source, target)
+    np.testing.assert_array_equal(target, source.T)
+    assert np.count_nonzero(room) == target.size

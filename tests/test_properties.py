@@ -310,7 +310,11 @@ def test_functions_agree_with_each_other(x, temperature):
     smooth = hm.smoothmax(x, temperature=temperature)
     scale = float(np.abs(x).max()) + 1
     close(smooth, temperature * hm.logsumexp(x, temperature=temperature), scale=scale)
-    close(hm.entropy(x, temperature=temperature), -products.sum(axis=1), ulps=64)
+    # A subnormal p has lost digits, and log p, up to 800, magnifies what is lost.
+    normal = 2.0 ** reference.FORMATS[reference.type_name(p.dtype)][1]
+    close(
+        hm.entropy(x, temperature=temperature), -products.sum(axis=1), ulps=64, scale=1e3 * normal
+    )
 
 
 @given(

@@ -29,7 +29,7 @@ from hotmax._boundary import (
 from hotmax._kernels.lanes import LANES, SHORT
 from hotmax._kernels.narrow import CHUNK, settle
 from hotmax._kernels.softmax import BLOCK, KEEP, add_sums, block_sums, top
-from hotmax._kernels.staging import gather, scatter
+from hotmax._kernels.staging import turned
 
 STEP = 1 << 17  # entries that one range of rows holds at least: some 100 microseconds of work
 STAGE = 1 << 16  # entries of a staging buffer
@@ -192,12 +192,16 @@ def for_stages(work: Callable[[int, int], None], rows: Rows) -> None:
         _threads.for_ranges(work, rows.count, max(step, min(64, 2 * step), 1))
 
 
+def is_beside(array: Array) -> bool:
+    """Rows side by side in memory, their classes apart?"""
+    return len(array) > 1 and array.strides[0] == array.itemsize
+
+
 def run_staged(operation: Operation, rows: Rows, out3: Array) -> None:
     """Some rows at a time through a contiguous buffer."""
     kind = compute_type(rows.x.dtype)
     x3, where3, heat = rows.view(rows.x), rows.mask_view(), rows.temperature
     inner = x3.shape[1]
-    beside = inner > 1 and x3.strides[1] == rows.x.itemsize  # rows side by side, classes apart
 
     def work(start: int, stop: int) -> None:
         for outer, part, numbers in pieces(start, stop, inner):
@@ -206,8 +210,8 @@ def run_staged(operation: Operation, rows: Rows, out3: Array) -> None:
     def stage(place: tuple[int, slice], temperature: Array) -> None:
         source, target = x3[place], out3[place]
         buffer = room("stage", source.size, kind).reshape(source.shape)
-        if beside and source.dtype == kind:
-            gather(source.T, buffer)
+        if source.dtype == kind and is_beside(source):
+            turned(source.T, buffer)
         else:
             buffer[...] = source
         if where3 is not None:  # a masked entry becomes one that is not there
@@ -222,8 +226,8 @@ def run_staged(operation: Operation, rows: Rows, out3: Array) -> None:
             compute(operation, buffer, result, temperature, 0, len(buffer))
         if where3 is not None and operation.empty is not None:
             result[~where3[place].any(axis=-1)] = operation.empty
-        if beside and target.dtype == kind and target.ndim == 2:
-            scatter(result, target.T)
+        if target.dtype == kind and target.ndim == 2 and is_beside(target):
+            turned(result, target.T)
         else:
             with np.errstate(all="ignore"):  # a float32 beyond float16 is inf, without a word
                 target[...] = result

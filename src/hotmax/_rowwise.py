@@ -15,8 +15,8 @@ import numpy as np
 
 from hotmax import _threads
 from hotmax._boundary import Array, Rows
-from hotmax._dispatch import STEP, for_stages, pieces, range_of
-from hotmax._kernels.staging import gather, scatter
+from hotmax._dispatch import STEP, for_stages, is_beside, pieces, range_of
+from hotmax._kernels.staging import turned
 
 
 @dataclass(frozen=True)
@@ -112,23 +112,18 @@ def _staged(
             turned[...] = out3.reshape(turned.shape)
 
 
-def _is_beside(array: Array) -> bool:
-    """Rows side by side in memory, their classes apart?"""
-    return len(array) > 1 and array.strides[0] == array.itemsize
-
-
 def _fetch(source: Array, kind: np.dtype[Any]) -> Array:
     buffer = np.empty(source.shape, kind)
-    if source.dtype == kind and _is_beside(source):
-        gather(source.T, buffer)
+    if source.dtype == kind and is_beside(source):
+        turned(source.T, buffer)
     else:
         buffer[...] = source
     return buffer
 
 
 def _store(result: Array, target: Array) -> None:
-    if target.dtype == result.dtype and _is_beside(target):
-        scatter(result, target.T)
+    if target.dtype == result.dtype and is_beside(target):
+        turned(result, target.T)
     else:
         with np.errstate(all="ignore"):  # a float32 beyond float16 is inf, without a word
             target[...] = result

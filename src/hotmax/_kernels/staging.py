@@ -1,29 +1,30 @@
-"""Classes that lie apart in memory, turned into rows and back, a few classes at a time.
-
-Eight neighbouring classes of a power-of-two stride fit one set of the first-level cache; a plain
-transposed copy would lose each line before it is used up.
-"""
+"""Classes that lie apart in memory, turned into rows and back."""
 
 from __future__ import annotations
 
-from hotmax._kernels.arithmetic import kernel
-
-TOGETHER = 8
+from hotmax._kernels.arithmetic import TILE, kernel, turn_tile
 
 
 @kernel
-def gather(x, rows):
-    """rows[r, c] = x[c, r]."""
-    for first in range(0, x.shape[0], TOGETHER):
-        for r in range(x.shape[1]):
-            for c in range(first, min(first + TOGETHER, x.shape[0])):
-                rows[r, c] = x[c, r]
+def turned(source, target):
+    """target[j, i] = source[i, j]; both hold the entries of their last dimension side by side.
 
-
-@kernel
-def scatter(rows, out):
-    """out[c, r] = rows[r, c]."""
-    for first in range(0, out.shape[0], TOGETHER):
-        for r in range(out.shape[1]):
-            for c in range(first, min(first + TOGETHER, out.shape[0])):
-                out[c, r] = rows[r, c]
+    In tiles, and along the longer dimension first: the shorter is some cache lines wide, which are
+    used up before they are lost.
+    """
+    rows, columns = source.shape
+    whole_rows, whole_columns = rows - rows % TILE, columns - columns % TILE
+    if rows >= columns:
+        for i in range(0, whole_rows, TILE):
+            for j in range(0, whole_columns, TILE):
+                turn_tile(source, i, j, target)
+    else:
+        for j in range(0, whole_columns, TILE):
+            for i in range(0, whole_rows, TILE):
+                turn_tile(source, i, j, target)
+    for i in range(whole_rows, rows):
+        for j in range(columns):
+            target[j, i] = source[i, j]
+    for i in range(whole_rows):
+        for j in range(whole_columns, columns):
+            target[j, i] = source[i, j]
