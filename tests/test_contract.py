@@ -167,6 +167,8 @@ DATA = {"targets", "tangent", "cotangent", "logits_q", "teacher", "weight", "seg
 BY_POSITION = {
     "linear_cross_entropy": {"bias"},
     "distillation_loss": {"temperature"},
+    "frequencies": {"temperatures", "draws", "seed"},
+    "gumbel_softmax": {"temperature"},
     "one_hot": {"classes"},
     "beam_search": {"start"},
     "bias": {"tokens"},

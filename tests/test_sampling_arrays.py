@@ -135,3 +135,41 @@ def test_gumbel_softmax_of_other_types(kind):
     y = hm.gumbel_softmax(array, hard=True, seed=5)
     assert y.dtype == (array.dtype if kind != "int32" else jnp.result_type(float))
     assert bool((y.sum(-1) == 1).all())
+
+
+@pytest.mark.parametrize("make", [np.asarray, torch.tensor, jnp.asarray])
+def test_a_seed_in_an_array_of_no_dimension(make):
+    """It is one number: rows still differ."""
+    x = np.zeros((4, 100))
+    np.testing.assert_array_equal(hm.sample(x, seed=make(5)), hm.sample(x, seed=5))
+    assert len(set(hm.sample(x, seed=make(5)).tolist())) > 1
+
+
+@pytest.mark.parametrize("make", [np.asarray, torch.tensor, jnp.asarray])
+def test_hard_is_one_hot_far_from_zero(make):
+    """The noise keeps its digits, and what still ties goes to the first."""
+    x = make(np.full((50_000, 10), 1e4, np.float32))
+    y = np.asarray(hm.gumbel_softmax(x, hard=True, seed=1))
+    assert ((y == 0) | (y == 1)).all()
+    assert (y.sum(-1) == 1).all()
+    counts = y.sum(0)
+    assert ((counts - 5000.0) ** 2 / 5000.0).sum() < 27.9  # chi-square, 9 degrees: 1 in 1000
+
+
+def test_masks_and_infinities_in_gumbel_softmax():
+    x = np.array([[1.0, -np.inf, 2.0], [np.inf, 0.0, 1.0], [-np.inf] * 3])
+    for make in (np.asarray, torch.tensor, jnp.asarray):
+        for hard in (False, True):
+            y = np.asarray(hm.gumbel_softmax(make(x), 0.5, hard=hard, seed=0))
+            assert y[0, 1] == 0
+            assert y[1].tolist() == [1, 0, 0]
+            assert np.isnan(y[2]).all()
+        y = hm.gumbel_softmax(make(x), hard=True, where=np.array([True, True, False]), seed=0)
+        np.testing.assert_array_equal(np.asarray(y)[:2], [[1, 0, 0], [1, 0, 0]])
+
+
+def test_fresh_noise_is_refused_while_traced():
+    with pytest.raises(ValueError, match="seed must be given while jax traces"):
+        jax.jit(lambda x: hm.gumbel_softmax(x))(jnp.ones(3))
+    with pytest.raises(TypeError, match="seed is traced"):
+        jax.jit(lambda s: hm.sample(np.zeros(3), seed=s))(3)

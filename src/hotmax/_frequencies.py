@@ -112,7 +112,6 @@ class Frequencies:
 
 def frequencies(
     logits: object,
-    *,
     temperatures: Sequence[float] = (0.1, 0.5, 1.0, 10.0),
     draws: int = 1000,
     seed: object = None,

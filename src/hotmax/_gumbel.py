@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from hotmax import _threads
 from hotmax._boundary import Array, Axis, Rows, as_array, library_of, result_type
 from hotmax._dispatch import range_of
+from hotmax._foreign import is_traced
+from hotmax._generic import Layout, place
 from hotmax._kernels.random import NOISE, gumbel_rows
 from hotmax._random import as_seeds
 from hotmax._softmax import softmax
@@ -35,8 +39,8 @@ def gumbel_noise(shape: tuple[int, ...], axis: Axis, seed: object) -> Array:
 
 def gumbel_softmax(
     logits: object,
-    *,
     temperature: object = 1.0,
+    *,
     hard: bool = False,
     seed: object = None,
     where: object = None,
@@ -51,7 +55,8 @@ def gumbel_softmax(
         logits: As x in `softmax`.
         temperature, where, axis: As in `softmax`.
         hard: True for one-hot; its gradient is that of the soft sample (straight through).
-        seed: As in `sample`.
+        seed: As in `sample`. Inside `jax.jit` it must be given, and every call has the noise of
+            that seed.
 
     Returns:
         Samples in the shape and float type of the input; each row sums to 1.
@@ -69,34 +74,71 @@ def gumbel_softmax(
     """
     if not isinstance(hard, bool):
         raise TypeError(f"hard must be True or False, got {hard!r}")
-    if library_of(logits) in ("torch", "jax"):
+    library = library_of(logits)
+    if library in ("torch", "jax"):
+        if seed is None and is_traced(logits):
+            raise ValueError(
+                "seed must be given while jax traces: fresh noise would be drawn once, and compiled"
+            )
         return _differentiable(logits, temperature, hard, seed, where, axis)
     x = as_array(logits, "logits")
-    noisy = x.astype(np.float64) + gumbel_noise(x.shape, axis, seed)
-    heat = 0.0 if hard else temperature
-    soft = softmax(noisy, axis=axis, temperature=heat, where=where)
+    noise = gumbel_noise(x.shape, axis, seed)
+    wide, mask = x.astype(np.float64), None if where is None else np.asarray(where)
+    noisy = (wide - largest(np, wide, axis, mask)) + noise
+    if hard:
+        soft = one_of_the_largest(np, noisy, axis, where)
+    else:
+        soft = softmax(noisy, axis=axis, temperature=temperature, where=where)
     return soft.astype(result_type(x.dtype))
 
 
+def largest(xp: Any, x: Any, axis: Axis, where: Any) -> Any:
+    """The largest finite entry of each row: without it, noise keeps its digits in the sum."""
+    allowed = xp.isfinite(x) if where is None else xp.isfinite(x) & where
+    layout = Layout(tuple(x.shape), axis)
+    if not layout.classes:
+        return 0.0
+    rows = layout.rows(xp, xp.where(allowed, x, xp.zeros_like(x) - math.inf))
+    top = xp.reshape(xp.max(rows, axis=-1, keepdims=True), layout.reduced)
+    return xp.where(xp.isfinite(top), top, xp.zeros_like(top))
+
+
+def one_of_the_largest(xp: Any, x: Any, axis: Axis, where: Any) -> Any:
+    """hardmax with all the mass on the first that tie."""
+    peak = softmax(x, axis=axis, temperature=0.0, where=where)
+    layout = Layout(tuple(x.shape), axis)
+    if not layout.classes:
+        return peak
+    rows = layout.rows(xp, peak)
+    first = xp.expand_dims(xp.argmax(rows, axis=-1), axis=-1)
+    numbers = xp.arange(layout.classes, **({} if xp is np else place(x)))
+    hot = xp.astype(numbers == first, rows.dtype)
+    return layout.entries(xp, xp.where(rows > 0, hot, rows))
+
+
 def _differentiable(
-    logits: Any, temperature: object, hard: bool, seed: object, where: object, axis: Axis
+    logits: Any, temperature: object, hard: bool, seed: object, where: Any, axis: Axis
 ) -> Any:
     """For torch and jax: their own sum, so that gradients pass; halves in float32."""
-    noise = gumbel_noise(tuple(logits.shape), axis, numpy_of(seed))
+    noise = gumbel_noise(tuple(logits.shape), axis, numpy_of(seed, "seed"))
+    xp = array_namespace(logits)
+    if where is not None and library_of(where) is None:
+        where = xp.asarray(np.asarray(where), **place(logits))
     if library_of(logits) == "torch":
         torch = sys.modules["torch"]
         kind = logits.dtype if logits.is_floating_point() else torch.float64
         half = kind in (torch.float16, torch.bfloat16)
-        x = logits.to(torch.float32 if half else kind)
-        noisy, detach = x + like(noise, x, keep_type=True), torch.Tensor.detach
+        x, detach = logits.to(torch.float32 if half else kind), torch.Tensor.detach
+        noise = like(noise, x, keep_type=True)
     else:
         jax = sys.modules["jax"]
         floats = jax.numpy.issubdtype(logits.dtype, jax.numpy.floating)
         kind = logits.dtype if floats else jax.numpy.result_type(float)
         x = logits.astype(jax.numpy.result_type(kind, jax.numpy.float32))
-        noisy, detach = x + jax.numpy.asarray(noise, x.dtype), jax.lax.stop_gradient
+        noise, detach = jax.numpy.asarray(noise, x.dtype), jax.lax.stop_gradient
+    noisy = (x - largest(xp, detach(x), axis, where)) + noise
     soft = softmax(noisy, axis=axis, temperature=temperature, where=where)
     if hard:  # the difference is 0, and has the gradient of the soft sample
-        peak = softmax(detach(noisy), axis=axis, temperature=0.0, where=where)
+        peak = one_of_the_largest(xp, detach(noisy), axis, where)
         soft = peak + (soft - detach(soft))
     return soft.to(kind) if library_of(logits) == "torch" else soft.astype(kind)

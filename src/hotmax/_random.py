@@ -34,6 +34,8 @@ def as_seeds(seed: object, shape: tuple[int, ...]) -> Seeds:
     numbers = np.arange(count, dtype=np.int64)
     if seed is None:
         return Seeds(np.array([secrets.randbits(64)], np.uint64), numbers)
+    if isinstance(seed, np.ndarray) and seed.ndim == 0:
+        seed = seed[()]
     if isinstance(seed, np.ndarray | list | tuple):
         return Seeds(_spread(seed, shape), np.zeros(count, np.int64))
     if isinstance(seed, bool | np.bool_) or not hasattr(seed, "__index__"):

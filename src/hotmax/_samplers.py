@@ -89,7 +89,7 @@ class Sampler:
         self.calls = 0
         self.first_tie = check_ties(ties)
         self._steps = dict(steps)
-        self._seed = as_seeds(None, ()).keys[0] if seed is None else numpy_of(seed)
+        self._seed = as_seeds(None, ()).keys[0] if seed is None else numpy_of(seed, "seed")
 
     def __repr__(self) -> str:
         steps = ", ".join(f"{name}={value}" for name, value in self._steps.items())
@@ -253,15 +253,20 @@ def bias(logits: object, tokens: Mapping[int, float] | Iterable[int], *, axis: i
         array([  1., -inf,   3.])
     """
     array = as_array(numpy_of(logits, "logits"), "logits")
-    wanted = tokens if isinstance(tokens, Mapping) else dict.fromkeys(tokens, -np.inf)
+    if not isinstance(tokens, Mapping):
+        tokens = dict.fromkeys(list(numpy_of(tokens, "tokens")), -np.inf)
     result = np.moveaxis(array.astype(result_type(array.dtype)), _one_axis(axis), -1)
-    for token, number in wanted.items():
+    for token, number in tokens.items():
         if isinstance(token, bool) or not isinstance(token, int | np.integer):
             raise TypeError(f"tokens must be ints, got {token!r}")
         if not 0 <= token < result.shape[-1]:
             raise ValueError(f"tokens must be 0 to {result.shape[-1] - 1}, got {token}")
+        if isinstance(number, bool) or not isinstance(number, int | float | np.number):
+            raise TypeError(f"tokens must map to numbers, got {number!r} for {token}")
         if number != number:
             raise ValueError(f"tokens must not map to nan, got it for {token}")
+        x = result[..., token]
+        absent = (x == -np.inf) | (number == -np.inf)  # and no number brings a class back
         with np.errstate(invalid="ignore", over="ignore"):
-            result[..., token] = -np.inf if number == -np.inf else result[..., token] + number
+            result[..., token] = np.where(absent, -np.inf, x + number)
     return like(np.moveaxis(result, -1, _one_axis(axis)), logits, keep_type=True)

@@ -243,7 +243,7 @@ def sample(
     first_tie = check_ties(ties)
     rows = rows_of(logits, axis, temperature, where)
     shape = rows.shape_of_numbers(False)
-    seeds = as_seeds(numpy_of(seed), shape)
+    seeds = as_seeds(numpy_of(seed, "seed"), shape)
     drawn = draw(rows, steps, seeds, count, first_tie=first_tie, replace=replace)
     result = give_back(drawn, shape if size is None else (*shape, count), np.int64, None)
     return like(result, logits)

@@ -119,7 +119,8 @@ class Program:
 def check_step(name: str, value: object) -> tuple[float, ...]:
     """The numbers of a step, one given bare and several as a tuple."""
     if name not in STEPS:
-        raise ValueError(f"steps must be of temperature, {', '.join(STEPS)}; got {name!r}")
+        known = ", ".join(("temperature", *STEPS, "repetition", "frequency", "presence"))
+        raise ValueError(f"steps must be of {known}; got {name!r}")
     wanted = STEPS[name][1]
     given = tuple(value) if isinstance(value, tuple | list) else (value,)
     least = sum(number.default is None for number in wanted)

@@ -304,6 +304,8 @@ def sample_rows(
                 out[r, :] = TOO_FEW
         elif first_tie and t == 0.0:
             out[r, :] = place[0]
+            if mu.size:
+                mu[r] = 0.0  # no other could have come
         else:
             weigh(value[:left], weights[:left], m, heat)
             parts = totals[: -(-left // PART)]
