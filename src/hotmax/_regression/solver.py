@@ -1,0 +1,201 @@
+"""The minimum of an objective by SciPy's L-BFGS or Newton-CG, and what is known about it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+from threadpoolctl import ThreadpoolController
+
+from hotmax._boundary import Array
+from hotmax._regression.objective import Objective
+from hotmax._regression.whitening import Coordinates, whiten
+
+SOLVERS = ("lbfgs", "newton-cg")
+RESTARTS = 4  # after a line search that found nothing: mostly the noise of rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Where a solver ended.
+
+    Attributes:
+        theta: (classes, features + 1), centred over the classes.
+        value: The objective there.
+        gradient_norm: The largest entry of its gradient, without sign.
+        iterations, evaluations: Steps, and visits to all rows.
+        converged: gradient_norm <= tol.
+        message: Why it ended.
+    """
+
+    theta: Array
+    value: float
+    gradient_norm: float
+    iterations: int
+    evaluations: int
+    converged: bool
+    message: str
+
+
+@contextlib.contextmanager
+def one_thread_each() -> Iterator[None]:
+    """BLAS on the calling thread alone: the rows are shared among threads already."""
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
+        yield
+
+
+class Report:
+    """Progress on the standard error: a line that changes on a terminal, else one a second."""
+
+    def __init__(self, verbose: int, tol: float, max_iter: int) -> None:
+        self.verbose, self.tol, self.max_iter = verbose, tol, max_iter
+        self.last = -np.inf
+        self.status: Any = None
+
+    def __enter__(self) -> Report:
+        if self.verbose and sys.stderr.isatty():
+            try:
+                from rich.console import Console
+            except ImportError:
+                return self
+            self.status = Console(stderr=True).status("softmax regression")
+            self.status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.status is not None:
+            self.status.stop()
+
+    def step(self, iteration: int, value: float, norm: float) -> None:
+        now = time.monotonic()
+        if not self.verbose or now - self.last < (0.1 if self.status else 1.0):
+            return
+        self.last = now
+        self.line(f"iteration {iteration} of up to {self.max_iter}", value, norm)
+
+    def line(self, what: str, value: float, norm: float) -> None:
+        text = f"{what}: objective {value:.8g}, gradient {norm:.2e} (tol {self.tol:.0e})"
+        if self.status is not None:
+            self.status.update(text)
+        elif self.verbose:
+            print(text, file=sys.stderr, flush=True)
+
+
+class Search:
+    """One search for the minimum, in whitened coordinates from `start` on."""
+
+    def __init__(self, objective: Objective, start: Array, tol: float, max_iter: int) -> None:
+        self.objective, self.start, self.tol, self.max_iter = objective, start, tol, max_iter
+        self.coordinates: Coordinates = whiten(objective.data, objective.price)
+        self.evaluations = self.iterations = 0
+        self.scale = 1.0
+        self.evaluate(np.zeros(start.size))
+        self.accept()
+
+    def theta(self, v: Array) -> Array:
+        return self.start + self.coordinates.theta(v.reshape(self.start.shape))
+
+    def evaluate(self, v: Array) -> tuple[float, Array]:
+        theta = self.theta(v)
+        value, gradient = self.objective.at(theta)
+        self.evaluations += 1
+        norm = float(np.abs(gradient).max())
+        self.tried = (value, norm if np.isfinite(value) else np.inf, theta)
+        return self.scale * value, self.scale * self.coordinates.gradient(gradient).ravel()
+
+    def curve(self, v: Array, direction: Array) -> Array:
+        way = self.coordinates.theta(direction.reshape(self.start.shape))
+        product = self.objective.product(self.theta(v), way)
+        self.evaluations += 1
+        return self.scale * self.coordinates.gradient(product).ravel()
+
+    def accept(self) -> None:
+        """The point that was evaluated last is the new one."""
+        self.value, self.norm, self.reached = self.tried
+
+    def run(self, solver: str, report: Report) -> str:
+        """Search until the gradient is within tol or nothing is gained; says why it ended."""
+
+        def step(intermediate_result: Any) -> None:
+            self.iterations += 1
+            if (
+                intermediate_result.fun != self.scale * self.tried[0]
+            ):  # the line search looked further
+                self.evaluate(intermediate_result.x)
+            self.accept()
+            report.step(self.iterations, self.value, self.norm)
+            if self.norm <= self.tol:
+                raise StopIteration
+
+        # Newton-CG takes curvatures below 1e-15 for 0, in whatever unit they are.
+        self.scale = 2.0 ** -np.floor(np.log2(self.norm))
+        left = self.max_iter - self.iterations
+        options: dict[str, Any] = {"maxiter": left}
+        if solver == "lbfgs":
+            options |= {"maxfun": 100 * left, "gtol": 0.0, "ftol": 0.0, "maxls": 50}
+        else:
+            options |= {"xtol": 0.0}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what went wrong is told below
+            done = minimize(
+                self.evaluate,
+                np.zeros(self.start.size),
+                jac=True,
+                hessp=None if solver == "lbfgs" else self.curve,
+                method="L-BFGS-B" if solver == "lbfgs" else "Newton-CG",
+                callback=step,
+                options=options,
+            )
+        self.start = self.reached
+        return str(done.message)
+
+
+def solve(
+    objective: Objective, start: Array, solver: str, tol: float, max_iter: int, verbose: int
+) -> Solution:
+    """The minimum, searched from `start` on.
+
+    float32 rows are computed in float32 as long as it serves. Where the line search finds nothing
+    better because of rounding, it goes on in float64. The last digits may be left to Newton-CG, for
+    the values that L-BFGS compares no longer differ there, and gradients still do.
+    """
+    with Report(verbose, tol, max_iter) as report, one_thread_each():
+        if solver == "newton-cg" and objective.is_narrow:
+            objective.widen()
+        search = Search(objective, start, tol, max_iter)
+        message = "the gradient is within tol at the start"
+        restarts = 0
+        while search.norm > tol and search.iterations < max_iter and restarts < RESTARTS:
+            value, norm = search.value, search.norm
+            message = search.run(solver, report)
+            if search.norm <= tol or search.iterations >= max_iter:
+                break
+            if objective.is_narrow:
+                objective.widen()
+            elif not (search.value < value or search.norm < norm):
+                if solver == "newton-cg":
+                    break
+                solver = "newton-cg"
+            restarts += 1
+        if search.norm <= tol:
+            message = "the gradient is within tol"
+        elif search.iterations >= max_iter:
+            message = "max_iter is reached"
+        theta = search.reached - search.reached.mean(axis=0)
+        report.line(message, search.value, search.norm)
+    return Solution(
+        theta,
+        search.value,
+        search.norm,
+        search.iterations,
+        search.evaluations,
+        search.norm <= tol,
+        message,
+    )
