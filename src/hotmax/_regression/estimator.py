@@ -69,8 +69,8 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     `gradient_norm_` and `objective_` (the minimum, over the weight of all rows). A search that does
     not converge says so with scikit-learn's ConvergenceWarning.
 
-    X may be a NumPy array, a data frame or a sparse matrix, which is never made dense. float32 is
-    computed in float32 as long as its rounding does not stop the search, then in float64.
+    X may be a NumPy array, a data frame or a sparse matrix, which is never made dense. Whatever its
+    type and the solver's way, the gradient at the end is worked out in float64.
 
     Example:
         >>> import numpy as np, hotmax as hm

@@ -26,7 +26,8 @@ from hotmax._kernels.sparse import add_sparse, sparse_logits
 from hotmax._losses import label_losses, target_losses
 from hotmax._softmax import softmax
 
-TILE = 1 << 18  # entries of X and of its logits in a tile: 2 MB of float64, which stay in the cache
+TILE = 1 << 19  # entries of X in a tile: 4 MB of float64, which stay in the cache
+LARGE = 1 << 20  # entries of X
 CHUNKS = 16  # sums that are kept apart, at most
 APART = 1 << 20  # entries of all of them, at most, if there are more than two
 
@@ -34,10 +35,9 @@ APART = 1 << 20  # entries of all of them, at most, if there are more than two
 class DenseRows:
     """Rows of an array, as BLAS can read them."""
 
-    def __init__(self, x: Array, wide: bool) -> None:
-        self.x = x
-        self.kind = FLOAT64 if wide else x.dtype
-        self.readable = x.flags.c_contiguous or x.flags.f_contiguous
+    def __init__(self, x: Array, kind: np.dtype[Any]) -> None:
+        self.x, self.kind = x, kind
+        self.readable = x.itemsize in x.strides
 
     def tile(self, part: slice) -> Array:
         x = self.x[part]
@@ -62,9 +62,10 @@ class DenseRows:
 class SparseRows:
     """Rows of a SciPy CSR array; a tile is (values, columns, starts)."""
 
-    def __init__(self, x: Any, wide: bool) -> None:
+    kind = FLOAT64
+
+    def __init__(self, x: Any) -> None:
         self.x = x
-        self.kind = FLOAT64 if wide else x.dtype
 
     def tile(self, part: slice) -> tuple[Array, Array, Array]:
         starts = self.x.indptr[part.start : part.stop + 1]
@@ -117,6 +118,11 @@ class Data:
     def is_sparse(self) -> bool:
         return not isinstance(self.x, np.ndarray)
 
+    @property
+    def is_large(self) -> bool:
+        """Are these dense rows, enough of them to think about the speed of their products?"""
+        return not self.is_sparse and bool(np.prod(self.x.shape) >= LARGE)
+
     @cached_property
     def total(self) -> float:
         """The weight of all rows."""
@@ -146,9 +152,9 @@ def row_blocks(rows: int, width: int) -> list[slice]:
 class Passes:
     """Sums over all rows, each in one visit."""
 
-    def __init__(self, data: Data, wide: bool = False) -> None:
+    def __init__(self, data: Data, kind: np.dtype[Any] = FLOAT64) -> None:
         self.data = data
-        self.rows: Any = (SparseRows if data.is_sparse else DenseRows)(data.x, wide)
+        self.rows: Any = SparseRows(data.x) if data.is_sparse else DenseRows(data.x, kind)
         self.temperature = np.array([data.temperature])
         self.class_weights = np.empty(0)
         if data.smoothing or data.chances is not None:
@@ -277,14 +283,9 @@ class Objective:
         self.data, self.price, self.centre = data, price, centre
         self.passes = Passes(data)
 
-    @property
-    def is_narrow(self) -> bool:
-        """Are logits computed in float32?"""
-        return bool(self.passes.rows.kind != FLOAT64)
-
-    def widen(self) -> None:
-        """From now on float32 rows are computed in float64, a tile at a time."""
-        self.passes = Passes(self.data, wide=True)
+    def compute_in(self, kind: np.dtype[Any]) -> None:
+        """Make products of dense rows in this type from now on, whatever X is of."""
+        self.passes = Passes(self.data, kind)
 
     def at(self, theta: Array) -> tuple[float, Array]:
         """The value and the gradient."""

@@ -40,7 +40,6 @@ def infer(data: Data, theta: Array, price: Array) -> Inference:
     that of d^T (1 - 1/k) d.
     """
     objective = Objective(data, np.zeros(data.shape[1]))
-    objective.widen()
     information = objective.passes.information(theta)
     free = data.classes - 1
     link = np.eye(free) - 1.0 / data.classes

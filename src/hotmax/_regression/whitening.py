@@ -24,9 +24,12 @@ SQUARE = 1024  # columns up to which all their products are taken, whatever the 
 LARGEST = 4096  # the same, if the square is no larger than an array of rows x classes
 SAMPLE = 4  # rows for each column, to take products of
 LEAST = 2048  # rows
+OFFSET = 300.0  # means over deviations, and deviations, that leave float32 digits enough
 
 
 class Coordinates(Protocol):
+    is_mild: bool  # can float32 tell the rows apart?
+
     def theta(self, v: Array) -> Array: ...
 
     def gradient(self, g: Array) -> Array:
@@ -38,6 +41,7 @@ class Scaled:
 
     def __init__(self, scale: Array, means: Array, level: float) -> None:
         self.scale, self.means, self.level = scale, means, level
+        self.is_mild = False
 
     def theta(self, v: Array) -> Array:
         return self._with_intercept(v, v[:, : self.scale.size] / self.scale)
@@ -61,8 +65,8 @@ class Scaled:
 class Rotated(Scaled):
     """The same with a triangular matrix for the scales: M = L L^T, theta = v L^-1."""
 
-    def __init__(self, lower: Array, means: Array, level: float) -> None:
-        self.lower, self.means, self.level = lower, means, level
+    def __init__(self, lower: Array, means: Array, level: float, is_mild: bool) -> None:
+        self.lower, self.means, self.level, self.is_mild = lower, means, level, is_mild
 
     def theta(self, v: Array) -> Array:
         inner = v[:, : self.means.size].T
@@ -130,6 +134,11 @@ def whiten(data: Data, price: Array) -> Coordinates:
         means, products, used = column_products(data)
         places = np.diag_indices(features)
         diagonal = products[places]
+        spread = np.sqrt(diagonal)
+        varies = spread > 1e-12 * np.abs(means)
+        near = np.abs(means[varies]) <= OFFSET * spread[varies]
+        sizes = (spread[varies] > OFFSET**-3) & (spread[varies] < OFFSET**3)
+        is_mild = bool((near & sizes).all())
         products *= curve
         # A column that the chosen rows do not see may still be there.
         unseen = np.maximum(diagonal, diagonal.mean() / used) * curve + price
@@ -138,7 +147,7 @@ def whiten(data: Data, price: Array) -> Coordinates:
         noise = np.sqrt(np.finfo(data.x.dtype).eps)
         products[places] = np.where(unseen > 0.0, unseen * (1.0 + noise), 1.0)
         lower = cholesky(products, lower=True, overwrite_a=True, check_finite=False)
-        return Rotated(lower, means, level)
+        return Rotated(lower, means, level, is_mild)
     means, variances = column_moments(data)
     scale = np.sqrt(variances * curve + price)
     return Scaled(np.where(scale > 0.0, scale, 1.0), means, level)
