@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.sparse.linalg import LinearOperator, cg
 from threadpoolctl import ThreadpoolController
 
 from hotmax._boundary import FLOAT32, FLOAT64, Array
@@ -21,7 +22,8 @@ from hotmax._regression.whitening import Coordinates, whiten
 
 SOLVERS = ("lbfgs", "newton-cg")
 SURE = 1e-3  # of the gradient: its smallest part that float32 has a few digits of
-RESTARTS = 4  # after a line search that found nothing: mostly the noise of rounding
+RESTARTS = 4  # after a line search that found nothing
+CONJUGATE = 100  # products with the Hessian for one of Newton's last steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +104,6 @@ class Search:
         self.objective, self.start, self.tol, self.max_iter = objective, start, tol, max_iter
         self.coordinates: Coordinates = whiten(objective.data, objective.price)
         self.evaluations = self.iterations = 0
-        self.scale = 1.0
         self.evaluate(np.zeros(start.size))
         self.accept()
 
@@ -115,13 +116,13 @@ class Search:
         self.evaluations += 1
         norm = float(np.abs(gradient).max())
         self.tried = (value, norm if np.isfinite(value) else np.inf, theta)
-        return self.scale * value, self.scale * self.coordinates.gradient(gradient).ravel()
+        return value, self.coordinates.gradient(gradient).ravel()
 
     def curve(self, v: Array, direction: Array) -> Array:
         way = self.coordinates.theta(direction.reshape(self.start.shape))
         product = self.objective.product(self.theta(v), way)
         self.evaluations += 1
-        return self.scale * self.coordinates.gradient(product).ravel()
+        return self.coordinates.gradient(product).ravel()
 
     def accept(self) -> None:
         """The point that was evaluated last is the new one."""
@@ -132,17 +133,13 @@ class Search:
 
         def step(intermediate_result: Any) -> None:
             self.iterations += 1
-            if (
-                intermediate_result.fun != self.scale * self.tried[0]
-            ):  # the line search looked further
+            if intermediate_result.fun != self.tried[0]:  # the line search looked further
                 self.evaluate(intermediate_result.x)
             self.accept()
             report.step(self.iterations, self.value, self.norm)
             if self.norm <= self.tol:
                 raise StopIteration
 
-        # Newton-CG takes curvatures below 1e-15 for 0, in whatever unit they are.
-        self.scale = 2.0 ** -np.floor(np.log2(self.norm))
         left = self.max_iter - self.iterations
         options: dict[str, Any] = {"maxiter": left}
         if solver == "lbfgs":
@@ -163,6 +160,23 @@ class Search:
         self.start = self.reached
         return str(done.message)
 
+    def polish(self) -> None:
+        """Newton's steps as long as they shorten the gradient, whatever becomes of the value.
+
+        Values that a line search compares no longer differ near the minimum; gradients still do.
+        """
+        here = np.zeros(self.start.size)
+        curve = LinearOperator((here.size, here.size), matvec=lambda v: self.curve(here, v))
+        while self.norm > self.tol and self.iterations < self.max_iter:
+            gradient = self.evaluate(here)[1]
+            step, _ = cg(curve, -gradient, rtol=1e-3, maxiter=CONJUGATE)
+            self.evaluate(step)
+            if not self.tried[1] < self.norm:
+                return
+            self.iterations += 1
+            self.accept()
+            self.start = self.reached
+
 
 def solve(
     objective: Objective, start: Array, solver: str, tol: float, max_iter: int, verbose: int
@@ -171,8 +185,6 @@ def solve(
 
     Many rows are multiplied in float32, in which a visit takes two thirds of the time, until the
     gradient is down to what that can tell for sure; float64 then goes on, and has the last word.
-    The last digits may be left to Newton-CG, for the values that L-BFGS compares no longer differ
-    there, and gradients still do.
     """
     with Report(verbose, tol, max_iter) as report, one_thread_each():
         search = Search(objective, start, tol, max_iter)
@@ -185,17 +197,14 @@ def solve(
             search.evaluate(np.zeros(start.size))
             search.accept()
         message = "the gradient is within tol at the start"
-        restarts = 0
-        while search.norm > tol and search.iterations < max_iter and restarts < RESTARTS:
-            value, norm = search.value, search.norm
-            message = search.run(solver, report)
+        for _ in range(RESTARTS):
             if search.norm <= tol or search.iterations >= max_iter:
                 break
-            if not (search.value < value or search.norm < norm):
-                if solver == "newton-cg":
-                    break
-                solver = "newton-cg"
-            restarts += 1
+            before = search.value, search.norm
+            message = search.run(solver, report)
+            search.polish()
+            if (search.value, search.norm) == before:
+                break
         if search.norm <= tol:
             message = "the gradient is within tol"
         elif search.iterations >= max_iter:
