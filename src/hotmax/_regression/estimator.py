@@ -81,7 +81,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         >>> model.converged_, model.coef_.shape
         (True, (3, 2))
         >>> model.predict_proba([[1.0, 1.0]]).round(2)
-        array([[0.27, 0.71, 0.01]])
+        array([[0.25, 0.75, 0.01]])
 
     Classes that are Gaussians with means m and one covariance S have exactly this form, with
     W = S^-1 m and b = log(share) - m S^-1 m / 2; a fit finds them again:
@@ -416,6 +416,13 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             >>> X = rng.normal(size=(200, 1))
             >>> y = np.where(X[:, 0] + rng.logistic(size=200) > 0, "yes", "no")
             >>> print(hm.SoftmaxRegression(C=np.inf).fit(X, y).summary())
+            200 rows, log-likelihood -117.631 (of the frequencies -137.628), pseudo R2 0.1453
+            <BLANKLINE>
+            yes against no
+                         coef  std err      z  P>|z|    2.5 %  97.5 %  odds ratio
+            ---------------------------------------------------------------------
+            x0         1.0707   0.1929  5.551  0.000   0.6927  1.4487       2.917
+            intercept  0.2204   0.1577  1.397  0.162  -0.0888  0.5295       1.247
         """
         check_is_fitted(self)
         if not 0.0 < as_real(level, "level") < 1.0:
