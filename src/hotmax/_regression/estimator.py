@@ -193,7 +193,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if classes.size < 2:
             raise ValueError(
                 "SoftmaxRegression needs samples of at least 2 classes in the data, but the data "
-                f"contains only one class: {classes[0]!r}"
+                f"contains only one class: {classes.tolist()[0]!r}"
             )
         weights = weigh(weights, self.class_weight, labels, chances, classes)
         if weights is not None and not weights.sum() > 0.0:
@@ -485,7 +485,8 @@ def numbers_of(y: Array, classes: Array) -> Array:
     places[places == classes.size] = 0
     wrong = np.flatnonzero(classes[places] != y)
     if wrong.size:
-        raise ValueError(f"y holds {y[wrong[0]]!r}, which is not one of the classes {classes}")
+        label = y[wrong[:1]].tolist()[0]
+        raise ValueError(f"y holds {label!r}, which is not one of the classes {classes.tolist()}")
     return places.astype(np.int64, copy=False)
 
 

@@ -169,7 +169,10 @@ class Search:
         curve = LinearOperator((here.size, here.size), matvec=lambda v: self.curve(here, v))
         while self.norm > self.tol and self.iterations < self.max_iter:
             gradient = self.evaluate(here)[1]
-            step, _ = cg(curve, -gradient, rtol=1e-3, maxiter=CONJUGATE)
+            with np.errstate(all="ignore"):  # a direction without curvature gives no step
+                step, _ = cg(curve, -gradient, rtol=1e-3, maxiter=CONJUGATE)
+            if not np.isfinite(step).all():
+                return
             self.evaluate(step)
             if not self.tried[1] < self.norm:
                 return

@@ -184,11 +184,12 @@ class RegressionSummary:
         ax.axvline(0.0, color="0.6", linewidth=1, zorder=0)
         ax.set_yticks(places, [self.names[i] for i in shown])
         ax.set_ylim(-0.6, len(shown) - 0.4)
-        against = "the mean of all classes" if self.base is None else f"class {self.base}"
-        ax.set_xlabel(f"coefficient against {against}, with its {self.level:.0%} interval")
+        ax.set_xlabel(f"coefficient, with its {self.level:.0%} interval")
+        against = "the mean of all classes" if self.base is None else str(self.base)
+        ax.set_title(f"against {against}", loc="left", fontsize=10)
         ax.spines[["top", "right", "left"]].set_visible(False)
         ax.tick_params(axis="y", length=0)
-        ax.legend(title="class", frameon=False, fontsize=8, title_fontsize=8)
+        ax.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
         return ax
 
 

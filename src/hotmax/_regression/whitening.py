@@ -140,12 +140,15 @@ def whiten(data: Data, price: Array) -> Coordinates:
         sizes = (spread[varies] > OFFSET**-3) & (spread[varies] < OFFSET**3)
         is_mild = bool((near & sizes).all())
         products *= curve
-        # A column that the chosen rows do not see may still be there.
-        unseen = np.maximum(diagonal, diagonal.mean() / used) * curve + price
+        if used < rows and (diagonal > 0.0).any():
+            # A column that the chosen rows do not see may still be there.
+            rare = np.median(diagonal[diagonal > 0.0]) / used
+            diagonal = np.where(diagonal > 0.0, diagonal, rare)
+        own = diagonal * curve + price
         # What no row can tell apart (constant columns, copies) must not become a direction of its
         # own length: more so with the noise of float32.
         noise = np.sqrt(np.finfo(data.x.dtype).eps)
-        products[places] = np.where(unseen > 0.0, unseen * (1.0 + noise), 1.0)
+        products[places] = np.where(own > 0.0, own * (1.0 + noise), 1.0)
         lower = cholesky(products, lower=True, overwrite_a=True, check_finite=False)
         return Rotated(lower, means, level, is_mild)
     means, variances = column_moments(data)
