@@ -170,7 +170,8 @@ class Search:
         while self.norm > self.tol and self.iterations < self.max_iter:
             gradient = self.evaluate(here)[1]
             with np.errstate(all="ignore"):  # a direction without curvature gives no step
-                step, _ = cg(curve, -gradient, rtol=1e-3, maxiter=CONJUGATE)
+                enough = min(max(0.2 * self.tol / self.norm, 1e-3), 0.1)
+                step, _ = cg(curve, -gradient, rtol=enough, maxiter=CONJUGATE)
             if not np.isfinite(step).all():
                 return
             self.evaluate(step)
