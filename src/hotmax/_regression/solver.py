@@ -187,12 +187,13 @@ def solve(
 ) -> Solution:
     """The minimum, searched from `start` on.
 
-    Many rows are multiplied in float32, in which a visit takes two thirds of the time, until the
-    gradient is down to what that can tell for sure; float64 then goes on, and has the last word.
+    L-BFGS has many rows multiplied in float32, in which a visit takes two thirds of the time, until
+    the gradient is down to what that can tell for sure; float64 goes on, and has the last word.
     """
     with Report(verbose, tol, max_iter) as report, one_thread_each():
         search = Search(objective, start, tol, max_iter)
-        if objective.data.is_large and search.coordinates.is_mild and search.norm > tol:
+        narrow = solver == "lbfgs" and objective.data.is_large and search.coordinates.is_mild
+        if narrow and search.norm > tol:
             search.tol = max(tol * (1.0 - SURE), search.norm * SURE)
             objective.compute_in(FLOAT32)
             search.run("lbfgs", report)
