@@ -293,7 +293,8 @@ def test_threads_change_no_bit():
     try:
         for count in (1, 2, 3):
             hm.set_threads(count)
-            found.append(theta_of(Model(tol=1e-5).fit(x, y)))
+            with threadpool_limits(count, user_api="blas"):
+                found.append(theta_of(Model(tol=1e-5).fit(x, y)))
     finally:
         hm.set_threads(threads)
     assert (found[0] == found[1]).all()
