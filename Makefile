@@ -1,7 +1,7 @@
 # Needs make and Python 3.11 or later; everything else goes into .venv, once.
 PYTHON = python3
 BIN = .venv/bin
-BENCHMARKS = speed libraries losses attention sampling calibration
+BENCHMARKS = speed libraries losses attention sampling calibration regression
 
 .PHONY: help demo test lint format bench accuracy capabilities clean
 .NOTPARALLEL:

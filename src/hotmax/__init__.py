@@ -50,6 +50,7 @@ from hotmax._threads import get_threads, set_threads
 
 if typing.TYPE_CHECKING:
     from hotmax import calibration as calibration
+    from hotmax._regression.estimator import SoftmaxRegression as SoftmaxRegression
 
 __version__ = "0.1.0"
 
@@ -105,7 +106,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> typing.Any:
-    """Public namespaces, imported when first asked for."""
+    """What needs other libraries, imported when first asked for."""
     if name in ("calibration", "laws"):
         return importlib.import_module(f"hotmax.{name}")
+    if name == "SoftmaxRegression":
+        return importlib.import_module("hotmax._regression.estimator").SoftmaxRegression
     raise AttributeError(f"module 'hotmax' has no attribute {name!r}")

@@ -61,12 +61,19 @@ def label_losses(
         keep("exps", exps)
 
 
-def _target_losses(batch: Batch, grads: Array, values: Array, *options: Any) -> None:
-    exps = _room(batch.x)
-    weights, smoothing, scale = options
-    target_rows(
-        batch.x, *batch.others, weights, smoothing, scale, values, grads, batch.temperature, exps
-    )
+def target_losses(
+    x: Array,
+    chances: Array,
+    weights: Array,
+    smoothing: float,
+    scale: float,
+    values: Array,
+    grads: Array,
+    temperature: Array,
+) -> None:
+    """The same against rows of probabilities, of the type of x."""
+    exps = _room(x)
+    target_rows(x, chances, weights, smoothing, scale, values, grads, temperature, exps)
     if exps is not None:
         keep("exps", exps)
 
@@ -104,7 +111,8 @@ def _cross_entropy(
         grads = batch.outs[0] if batch.outs else none
         part = values[batch.numbers]
         if soft:
-            _target_losses(batch, grads, part, weights, smoothing, scale)
+            options = (weights, smoothing, scale, part, grads, batch.temperature)
+            target_losses(batch.x, batch.others[0], *options)
         else:
             some = labels[batch.numbers]
             label_losses(batch.x, some, weights, smoothing, scale, part, grads, batch.temperature)

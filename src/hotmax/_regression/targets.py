@@ -1,0 +1,66 @@
+"""What comes in with the rows: labels or probabilities, and the weight of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from hotmax._boundary import FLOAT64, Array
+
+
+def as_chances(y: Array) -> Array:
+    """Rows of probabilities, checked."""
+    if y.dtype.kind not in "fiub":
+        raise TypeError(f"y with several columns must hold probabilities, got {y.dtype}")
+    sums = y.sum(axis=1, dtype=FLOAT64)
+    off = 1e-4 if y.dtype == np.float32 else 1e-6
+    wrong = np.flatnonzero(~((y >= 0).all(axis=1) & (np.abs(sums - 1.0) <= off)))
+    if wrong.size:
+        raise ValueError(
+            "y with several columns holds probabilities: each row must be at least 0 and add up "
+            f"to 1, got {y[wrong[0]]} in row {wrong[0]}"
+        )
+    return y
+
+
+def numbers_of(y: Array, classes: Array) -> Array:
+    """The place of each label among the classes."""
+    places = np.searchsorted(classes, y)
+    places[places == classes.size] = 0
+    wrong = np.flatnonzero(classes[places] != y)
+    if wrong.size:
+        label = y[wrong[:1]].tolist()[0]
+        raise ValueError(f"y holds {label!r}, which is not one of the classes {classes.tolist()}")
+    return places.astype(np.int64, copy=False)
+
+
+def weigh(
+    weights: Array | None,
+    class_weight: Mapping[Any, float] | str | None,
+    labels: Array | None,
+    chances: Array | None,
+    classes: Array,
+) -> Array | None:
+    """The weight of each row, with that of its class."""
+    if class_weight is None:
+        return weights
+    if isinstance(class_weight, Mapping):
+        known = classes.tolist()
+        strange = [c for c in class_weight if c not in known]
+        if strange:
+            raise ValueError(f"class_weight names {strange[0]!r}, which is not among the classes")
+        factors = np.array([float(class_weight.get(c, 1.0)) for c in known])
+        if not ((factors >= 0.0) & (factors < np.inf)).all():
+            raise ValueError(f"class_weight must hold finite numbers of at least 0: {class_weight}")
+    else:
+        if labels is not None:
+            counts = np.bincount(labels, weights, classes.size)
+        else:
+            assert chances is not None
+            counts = chances.sum(axis=0) if weights is None else weights @ chances
+        there = counts > 0.0
+        factors = np.where(there, counts.sum() / (classes.size * np.where(there, counts, 1.0)), 0.0)
+    own = factors[labels] if labels is not None else chances @ factors
+    return own if weights is None else weights * own
