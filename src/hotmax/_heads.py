@@ -23,7 +23,90 @@ CAUSAL = (False, True, "upper_left", "lower_right")
 Index = tuple[int, ...]
 
 
-class Heads:
+class Shapes:
+    """What the shapes of q, k and v (None: no v) say, and the numbers that depend on them."""
+
+    def __init__(self, q: Index, k: Index, v: Index | None) -> None:
+        self.shapes = {"q": q, "k": k} if v is None else {"q": q, "k": k, "v": v}
+        v = k if v is None else v
+        if min(len(q), len(k), len(v)) < 2:
+            raise self._mismatch("each needs at least (length, features)")
+        if q[-1] != k[-1]:
+            raise self._mismatch("q and k must have the same number of features")
+        if v[-2] != k[-2]:
+            raise self._mismatch("k and v must have the same length")
+        if v[-3:-2] != k[-3:-2]:
+            raise self._mismatch("k and v must have the same number of heads")
+        self.queries, self.features = q[-2:]
+        self.keys, self.value_features = v[-2:]
+        q_heads, k_heads = (q[-3:-2] or (1,))[0], (k[-3:-2] or (1,))[0]
+        heads = max(q_heads, k_heads) if q_heads == 1 else q_heads
+        if heads % max(k_heads, 1) or (heads and not k_heads):
+            raise self._mismatch("the heads of k and v must divide those of q")
+        self.group = heads // max(k_heads, 1)
+        try:
+            batch = np.broadcast_shapes(q[:-3], k[:-3], v[:-3])
+        except ValueError:
+            raise self._mismatch("the dimensions before the heads must broadcast") from None
+        flat = len(q) == len(k) == len(v) == 2
+        self.lead: Index = () if flat else (*batch, heads)
+        self.kv_lead: Index = () if flat else (*batch, k_heads)
+
+    def _mismatch(self, reason: str) -> ValueError:
+        came = ", ".join(f"{name} {shape}" for name, shape in self.shapes.items())
+        return ValueError(
+            f"q, k and v must be (..., heads, length, features): {reason}, got {came}"
+        )
+
+    def check_spread(self, shape: Index, name: str, per_query: bool) -> Index:
+        """The shape that an argument broadcasts to, if it does."""
+        target = (*self.lead, self.queries, 1 if per_query else self.keys)
+        try:
+            if np.broadcast_shapes(shape, target) == target:
+                return target
+        except ValueError:
+            pass
+        what = "1" if per_query else "keys"
+        raise ValueError(
+            f"{name} must broadcast to {target} (heads, queries, {what}), got shape {shape}"
+        )
+
+    def shift_of(self, causal: object) -> int:
+        """Query i sees the keys up to i + shift."""
+        if isinstance(causal, np.bool_):
+            causal = bool(causal)
+        if not isinstance(causal, bool | str):
+            raise TypeError(f"causal must be a bool or a str, got {causal!r}")
+        if causal not in CAUSAL:
+            raise ValueError(
+                f"causal must be one of {', '.join(map(repr, CAUSAL))}, got {causal!r}"
+            )
+        if causal is False:
+            return self.keys
+        return self.keys - self.queries if causal == "lower_right" else 0
+
+    def scale_of(self, scale: object) -> float:
+        if scale is None:
+            return 1.0 / math.sqrt(self.features) if self.features else 1.0
+        if isinstance(scale, bool) or not isinstance(scale, numbers.Real | np.number):
+            raise TypeError(f"scale must be a real number or None, got {scale!r}")
+        number = float(scale)
+        if not math.isfinite(number):
+            raise ValueError(f"scale must be finite, got {scale!r}")
+        return number
+
+    def check_gradient(self, shape: Index, steep: bool) -> None:
+        """`steep`: is there an infinite slope, the limit of temperature 0?"""
+        result = (*self.lead, self.queries, self.value_features)
+        if shape != result:
+            raise ValueError(
+                f"gradient must have the shape of the result, {result}, got shape {shape}"
+            )
+        if steep:
+            raise ValueError("temperature must not be 0: attention has no gradient there")
+
+
+class Heads(Shapes):
     """q, k and v (v may be left out) with all that goes into their scores."""
 
     def __init__(
@@ -41,100 +124,31 @@ class Heads:
     ) -> None:
         self.q, self.k = as_array(q, "q"), as_array(k, "k")
         self.v = None if v is None else as_array(v, "v")
-        self._match()
+        super().__init__(self.q.shape, self.k.shape, None if self.v is None else self.v.shape)
         arrays = [a for a in (self.q, self.k, self.v) if a is not None]
         self.dtype = np.result_type(*(result_type(a.dtype) for a in arrays))
         self.kind = compute_type(self.dtype)
         self.narrow = self.kind == FLOAT32
         self.lanes = lanes_of(self.kind)
-        self.shift = self._shift(causal)
-        self.scale = self._scale(scale)
+        self.q = np.broadcast_to(self.q, self.lead + self.q.shape[-2:])
+        self.k = np.broadcast_to(self.k, self.kv_lead + self.k.shape[-2:])
+        if self.v is not None:
+            self.v = np.broadcast_to(self.v, self.kv_lead + self.v.shape[-2:])
+        self.shift = self.shift_of(causal)
+        self.scale = self.scale_of(scale)
         self.temperature = self._spread(as_temperature(temperature), "temperature", True)
         self.sink = self._sink(sink)
         self.where = None if where is None else self._mask(where)
         self.bias = None if bias is None else self._spread(as_array(bias, "bias"), "bias", False)
 
-    # --- shapes
-
-    def _match(self) -> None:
-        q, k, v = self.q, self.k, self.v
-        if q.ndim < 2 or k.ndim < 2 or (v is not None and v.ndim < 2):
-            raise self._mismatch("each needs at least (length, features)")
-        if q.shape[-1] != k.shape[-1]:
-            raise self._mismatch("q and k must have the same number of features")
-        if v is not None and v.shape[-2] != k.shape[-2]:
-            raise self._mismatch("k and v must have the same length")
-        if v is not None and v.shape[-3:-2] != k.shape[-3:-2]:
-            raise self._mismatch("k and v must have the same number of heads")
-        self.queries, self.features = q.shape[-2:]
-        self.keys: int = k.shape[-2]
-        self.value_features = 0 if v is None else v.shape[-1]
-        q_heads, k_heads = q.shape[-3:-2] or (1,), k.shape[-3:-2] or (1,)
-        heads = max(q_heads[0], k_heads[0]) if q_heads[0] == 1 else q_heads[0]
-        if heads % max(k_heads[0], 1) or (heads and not k_heads[0]):
-            raise self._mismatch("the heads of k and v must divide those of q")
-        self.group = heads // max(k_heads[0], 1)
-        try:
-            others = () if v is None else (v.shape[:-3],)
-            batch = np.broadcast_shapes(q.shape[:-3], k.shape[:-3], *others)
-        except ValueError:
-            raise self._mismatch("the dimensions before the heads must broadcast") from None
-        flat = q.ndim == k.ndim == 2 and (v is None or v.ndim == 2)
-        self.lead = () if flat else (*batch, heads)
-        self.kv_lead = () if flat else (*batch, k_heads[0])
-        self.q = np.broadcast_to(q, self.lead + q.shape[-2:])
-        self.k = np.broadcast_to(k, self.kv_lead + k.shape[-2:])
-        self.v = None if v is None else np.broadcast_to(v, self.kv_lead + v.shape[-2:])
-
-    def _mismatch(self, reason: str) -> ValueError:
-        arrays = {"q": self.q, "k": self.k, "v": self.v}
-        shapes = ", ".join(f"{n} {a.shape}" for n, a in arrays.items() if a is not None)
-        return ValueError(
-            f"q, k and v must be (..., heads, length, features): {reason}, got {shapes}"
-        )
-
     def _spread(self, array: Array, name: str, per_query: bool) -> Array:
-        shape = (*self.lead, self.queries, 1 if per_query else self.keys)
-        try:
-            return np.broadcast_to(array, shape)
-        except ValueError:
-            what = "1" if per_query else "keys"
-            raise ValueError(
-                f"{name} must broadcast to {shape} (heads, queries, {what}), got shape "
-                f"{array.shape}"
-            ) from None
+        return np.broadcast_to(array, self.check_spread(array.shape, name, per_query))
 
     def _mask(self, where: object) -> Array:
         mask = np.asarray(where)
         if mask.dtype != np.bool_:
             raise TypeError(f"where must hold bools, got {mask.dtype}")
         return self._spread(mask, "where", False)
-
-    # --- numbers
-
-    def _shift(self, causal: object) -> int:
-        """Query i sees the keys up to i + shift."""
-        if isinstance(causal, np.bool_):
-            causal = bool(causal)
-        if not isinstance(causal, bool | str):
-            raise TypeError(f"causal must be a bool or a str, got {causal!r}")
-        if causal not in CAUSAL:
-            raise ValueError(
-                f"causal must be one of {', '.join(map(repr, CAUSAL))}, got {causal!r}"
-            )
-        if causal is False:
-            return self.keys
-        return self.keys - self.queries if causal == "lower_right" else 0
-
-    def _scale(self, scale: object) -> float:
-        if scale is None:
-            return 1.0 / math.sqrt(self.features) if self.features else 1.0
-        if isinstance(scale, bool) or not isinstance(scale, numbers.Real | np.number):
-            raise TypeError(f"scale must be a real number or None, got {scale!r}")
-        number = float(scale)
-        if not math.isfinite(number):
-            raise ValueError(f"scale must be finite, got {scale!r}")
-        return number
 
     def _sink(self, sink: object) -> Array:
         if sink is None:

@@ -19,6 +19,7 @@ from hotmax._heads import Heads
 from hotmax._kernels.saturation import jacobian_norms
 from hotmax._softmax import entropy, softmax
 from hotmax._target_entropy import limits, solve
+from hotmax._transfer import numpy_of
 
 PEAKED = 0.99  # a row with a larger probability is saturated
 CHUNK = 1 << 20  # logits at a time
@@ -40,8 +41,8 @@ class Saturation:
     jacobian_max: float  #: the largest of them
     variance: float  #: mean variance of a row's logits, as they enter exp
     target: float  #: the mean entropy to aim at
-    factor: float | None  #: the temperature now, times this, gives it; None if nothing does
-    scale: float | None = None  #: the scale of attention now
+    factor: float | None  #: all logits, divided by this, give it; None if nothing does
+    scale: float | None = None  #: the scale of attention now, if a scale gives the target
     histogram: Array = field(repr=False, default_factory=lambda: np.zeros(0))
     slope_histogram: Array = field(repr=False, default_factory=lambda: np.zeros(0))
 
@@ -69,7 +70,7 @@ class Saturation:
         elif self.suggested_scale is not None:
             advice = f"scale {self.suggested_scale:.4g} gives it (now {self.scale:.4g})"
         else:
-            advice = f"{self.factor:.4g} times the temperature gives it"
+            advice = f"logits divided by {self.factor:.4g} give it"
         return [*lines, (f"for entropy {self.target:.4g}", advice)]
 
     def __str__(self) -> str:
@@ -135,9 +136,9 @@ def saturation(
         p (1 - p)                 mean 0.000291, largest 0.000582
         norm of the Jacobian      mean 0.000844, largest 0.000844
         variance of the logits    14.25
-        for entropy 1             4.817 times the temperature gives it
+        for entropy 1             logits divided by 4.817 give it
     """
-    rows = Rows(x, axis, temperature, where)
+    rows = Rows(numpy_of(x), axis, numpy_of(temperature, "temperature"), numpy_of(where, "where"))
     wanted = check_target(target)
     x3, mask3 = rows.view(rows.x), rows.mask_view()
     logits = x3.reshape(-1, rows.classes)
@@ -169,16 +170,20 @@ def attention_saturation(
     causal: bool | str = False,
     scale: float | None = None,
     temperature: object = 1.0,
+    bias: object = None,
+    sink: object = None,
     target: float | None = None,
 ) -> Saturation:
-    """How saturated the weights softmax(q k^T * scale / T) of attention are.
+    """How saturated the weights softmax(q k^T * scale / T + bias) of attention are.
 
     Args:
-        q, k, where, causal, scale, temperature: As in `attention`.
+        q, k, where, causal, scale, temperature, bias, sink: As in `attention`. A sink counts as one
+            more class.
         target: As in `saturation`.
 
     Returns:
         A `Saturation`, with the scale now and the one that brings the mean entropy to `target`.
+        With a bias or a sink no scale need do that: `factor` then divides them too.
 
     Example:
         >>> import numpy as np
@@ -190,7 +195,17 @@ def attention_saturation(
         >>> hm.attention_saturation(q, k).saturated
         0.0
     """
-    heads = Heads(q, k, None, where=where, causal=causal, scale=scale, temperature=temperature)
+    heads = Heads(
+        numpy_of(q, "q"),
+        numpy_of(k, "k"),
+        None,
+        where=numpy_of(where, "where"),
+        causal=causal,
+        scale=scale,
+        temperature=numpy_of(temperature, "temperature"),
+        bias=numpy_of(bias, "bias"),
+        sink=numpy_of(sink, "sink"),
+    )
     wanted = check_target(target)
     if np.any(heads.temperature == 0.0):
         raise ValueError("temperature must not be 0: softmax has no derivative there")
@@ -205,14 +220,21 @@ def attention_saturation(
                 with np.errstate(all="ignore"):
                     logits = heads.q[index][part].astype(np.float64) @ keys.T
                     logits *= heads.scale / heads.temperature[index][part]
+                    if heads.bias is not None:
+                        logits += heads.bias[index][part]
                 seen = np.arange(first, first + len(logits))[:, None] + heads.shift
                 mask = np.arange(heads.keys) <= seen
                 if heads.where is not None:
                     mask = mask & heads.where[index][part]
+                if sink is not None:
+                    column = heads.sink[index][part]
+                    logits = np.concatenate([logits, column], -1)
+                    mask = np.concatenate([mask, column > -np.inf], -1)
                 yield logits, mask
 
     size = math.prod(heads.lead) * heads.queries * heads.keys
-    return tally(chunks(), size, wanted, heads.scale)
+    free = bias is None and sink is None
+    return tally(chunks(), size, wanted, heads.scale if free else None)
 
 
 def tally(
