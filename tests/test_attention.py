@@ -274,6 +274,13 @@ def test_temperature_limits():
     both = hm.attention(q, k, v, temperature=heat)
     np.testing.assert_array_equal(both[:, 0], hm.attention(q, k, v, temperature=0)[:, 0])
     np.testing.assert_array_equal(both[:, 1], hm.attention(q, k, v, temperature=2)[:, 1])
+    each = hm.attention(q, k, v, temperature=np.array([2.0, 0.0, 2.0, 0.0, 2.0])[:, None])
+    np.testing.assert_array_equal(
+        each[..., ::2, :], hm.attention(q, k, v, temperature=2)[..., ::2, :]
+    )
+    np.testing.assert_array_equal(
+        each[..., 1::2, :], hm.attention(q, k, v, temperature=0)[..., 1::2, :]
+    )
 
 
 def test_sink_at_temperature_zero():

@@ -9,7 +9,7 @@ import numpy as np
 from hotmax import _threads
 from hotmax._boundary import Array
 from hotmax._heads import QUERIES, Heads, Tile, packed_columns, packed_rows
-from hotmax._kernels.attention import KEYS, add_values, attend, finish, weigh
+from hotmax._kernels.attention import KEYS, add_values, attend_tile, weigh
 
 LOOK = 24  # queries whose weights are worked out at a time
 
@@ -48,7 +48,7 @@ def weights_of(tile: Tile, keys: Array) -> tuple[Array, Array]:
         tile.biased,
         slope,
         slope_low,
-        tile.sink,
+        tile.number(heads.sink, -np.inf),
         tile.visible,
         weights,
         low,
@@ -94,46 +94,59 @@ def run(heads: Heads) -> tuple[Array, Array]:
                 head, number = divmod(unit, tiles)
                 i = head // heads.group
                 tile = heads.tile(wave[0] * heads.group + head, number * QUERIES, QUERIES)
-                acc, numbers = attend_tile(tile, keys[i], values[i], clean[i])
-                out[tile.index][tile.part] = acc[: tile.rows, : heads.value_features]
-                logsumexp[tile.index][tile.part] = numbers[: tile.rows]
+                attend(
+                    tile,
+                    keys[i],
+                    values[i],
+                    clean[i],
+                    out[tile.index][tile.part],
+                    logsumexp[tile.index][tile.part],
+                )
 
         _threads.for_ranges(pack, len(wave), 1)
         _threads.for_ranges(work, len(wave) * heads.group * tiles, 1)
     return out, logsumexp
 
 
-def attend_tile(tile: Tile, keys: Array, values: Array, clean: Array) -> tuple[Array, Array]:
-    """The output of one tile, padded, and its logsumexp."""
-    heads, count = tile.heads, tile.count
-    width = values.shape[0] * heads.lanes
-    acc, acc_low = np.empty((count, width), heads.kind), heads.low(count, width)
-    if np.isinf(tile.slope).any():  # the limit of temperature 0 needs a second look at the scores
-        weights, numbers = weights_of(tile, keys)
-        acc[:] = 0.0
-        if acc_low is not None:
-            acc_low[:] = 0.0
-        nothing = np.zeros(count, heads.kind)
-        add_values(weights, 0, tile.visible, values, clean.all(), acc, acc_low, nothing)
-        return acc, numbers
-    q, slope, slope_low = tile.turned()
-    scores, low = np.empty((count, KEYS), heads.kind), heads.low(count, KEYS)
-    state, numbers = np.empty((3, count)), np.empty(count)
-    attend(
-        q,
+def attend(
+    tile: Tile, keys: Array, values: Array, clean: Array, out: Array, logsumexp: Array
+) -> None:
+    heads = tile.heads
+    attend_tile(
+        tile.own_rows(heads.q),
         keys,
         values,
         clean,
         tile.extra,
         tile.biased,
-        slope,
-        slope_low,
-        tile.visible,
-        scores,
-        low,
-        acc,
-        acc_low,
-        state,
+        heads.scale,
+        heads.per_query(heads.temperature, tile.index, tile.part),
+        heads.per_query(heads.sink, tile.index, tile.part),
+        tile.first_visible,
+        heads.keys,
+        out,
+        logsumexp,
+        heads.low(tile.count, KEYS),
+        heads.low(tile.count, values.shape[0] * heads.lanes),
     )
-    finish(acc, acc_low, state, tile.biased, slope, slope_low, tile.sink, numbers)
-    return acc, numbers
+    if heads.is_steep:
+        attend_by_weights(tile, keys, values, clean, out, logsumexp)
+
+
+def attend_by_weights(
+    tile: Tile, keys: Array, values: Array, clean: Array, out: Array, logsumexp: Array
+) -> None:
+    """Queries at the limit of temperature 0, which need a second look at their scores."""
+    steep = np.isinf(tile.slopes[0][: tile.rows])
+    if not steep.any():
+        return
+    heads, count = tile.heads, tile.count
+    width = values.shape[0] * heads.lanes
+    acc, acc_low = np.zeros((count, width), heads.kind), heads.low(count, width)
+    if acc_low is not None:
+        acc_low[:] = 0.0
+    weights, numbers = weights_of(tile, keys)
+    nothing = np.zeros(count, heads.kind)
+    add_values(weights, 0, tile.visible, values, clean.all(), acc, acc_low, nothing)
+    out[steep] = acc[: tile.rows, : heads.value_features][steep]
+    logsumexp[steep] = numbers[: tile.rows][steep]

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from hotmax._boundary import FLOAT32, Array, as_array, as_temperature, compute_type, result_type
-from hotmax._kernels.attention import KEYS, slopes_of
-from hotmax._kernels.products import ROWS32, ROWS64, is_finite, lanes_of, pack_columns, pack_rows
+from hotmax._kernels.attention import KEYS, pad_queries, slopes_of
+from hotmax._kernels.products import ROWS32, ROWS64, are_finite, lanes_of, pack_columns, pack_rows
 
 QUERIES = 192  # in a tile
 CAUSAL = (False, True, "upper_left", "lower_right")
@@ -130,10 +131,9 @@ class Heads(Shapes):
         self.kind = compute_type(self.dtype)
         self.narrow = self.kind == FLOAT32
         self.lanes = lanes_of(self.kind)
-        self.q = np.broadcast_to(self.q, self.lead + self.q.shape[-2:])
-        self.k = np.broadcast_to(self.k, self.kv_lead + self.k.shape[-2:])
-        if self.v is not None:
-            self.v = np.broadcast_to(self.v, self.kv_lead + self.v.shape[-2:])
+        self.q = with_lead(self.q, self.lead)
+        self.k = with_lead(self.k, self.kv_lead)
+        self.v = None if self.v is None else with_lead(self.v, self.kv_lead)
         self.shift = self.shift_of(causal)
         self.scale = self.scale_of(scale)
         self.temperature = self._spread(as_temperature(temperature), "temperature", True)
@@ -166,6 +166,13 @@ class Heads(Shapes):
     def kv_index(self, head: int) -> Index:
         return tuple(int(i) for i in np.unravel_index(head, self.kv_lead)) if self.kv_lead else ()
 
+    @cached_property
+    def is_steep(self) -> bool:
+        """Is a slope infinite?"""
+        with np.errstate(all="ignore"):
+            heat = self.temperature if any(self.temperature.strides) else self.temperature.flat[:1]
+            return self.scale != 0.0 and bool(np.isinf(self.scale / heat).any())
+
     @property
     def kv_heads(self) -> int:
         return math.prod(self.kv_lead)
@@ -177,6 +184,12 @@ class Heads(Shapes):
         for first in range(0, self.kv_heads, step):
             yield range(first, min(first + step, self.kv_heads))
 
+    def per_query(self, array: Array, index: Index, part: slice) -> Array:
+        """One number for each query of a part, or one for all if they are the same."""
+        if not any(array.strides):
+            return np.array([array.flat[0]])
+        return np.ascontiguousarray(array[index][part, 0])
+
     def tile(self, head: int, first: int, size: int) -> Tile:
         return Tile(self, head, first, min(first + size, self.queries))
 
@@ -186,7 +199,7 @@ class Heads(Shapes):
 
 
 class Tile:
-    """Some queries of one head, padded to whole rows of registers."""
+    """Some queries of one head; what is padded is padded to whole rows of registers."""
 
     def __init__(self, heads: Heads, head: int, first: int, last: int) -> None:
         self.heads, self.index = heads, heads.index(head)
@@ -194,14 +207,24 @@ class Tile:
         self.rows = last - first
         step = ROWS32 if heads.narrow else ROWS64
         self.count = -(-self.rows // step) * step
-        self.visible = np.empty(self.count, np.int64)
-        self.visible[:] = np.clip(np.arange(self.count) + first + 1 + heads.shift, 0, heads.keys)
-        self.visible[self.rows :] = self.visible[self.rows - 1]
-        self.slope, self.slope_low = np.empty(self.count), np.empty(self.count)
-        slopes_of(heads.scale, self.number(heads.temperature, 1.0), self.slope, self.slope_low)
-        self.sink = self.number(heads.sink, -np.inf)
         self.biased = heads.bias is not None
-        self.extra = self._extra()
+
+    @cached_property
+    def visible(self) -> Array:
+        """How many keys each query sees."""
+        numbers = np.minimum(np.arange(self.count), self.rows - 1) + self.first_visible
+        return np.asarray(np.clip(numbers, 0, self.heads.keys))
+
+    @property
+    def first_visible(self) -> int:
+        return int(self.part.start + 1 + self.heads.shift)
+
+    @cached_property
+    def slopes(self) -> tuple[Array, Array]:
+        """scale / temperature of each query, in two words."""
+        slope, slope_low = np.empty(self.count), np.empty(self.count)
+        slopes_of(self.heads.scale, self.number(self.heads.temperature, 1.0), slope, slope_low)
+        return slope, slope_low
 
     def number(self, array: Array, padding: float) -> Array:
         """One number for each query."""
@@ -209,8 +232,16 @@ class Tile:
         out[: self.rows] = array[self.index][self.part, 0]
         return out
 
+    def own_rows(self, array: Array) -> Array:
+        """The rows of this tile in (heads, queries, features), as they are if they can be."""
+        rows: Array = array[self.index][self.part]
+        if rows.dtype == self.heads.kind and rows.flags.carray:
+            return rows
+        with np.errstate(all="ignore"):
+            return np.array(rows, self.heads.kind, order="C")
+
     def rows_of(self, array: Array) -> Array:
-        """The rows of this tile in (heads, queries, features), padded with 0."""
+        """The same, padded with 0."""
         out = np.zeros((self.count, array.shape[-1]), self.heads.kind)
         with np.errstate(all="ignore"):
             out[: self.rows] = array[self.index][self.part]
@@ -218,13 +249,13 @@ class Tile:
 
     def turned(self) -> tuple[Array, Array, Array]:
         """(queries, slope, low word): queries of a negative slope are turned round, exactly."""
-        q = self.rows_of(self.heads.q)
-        sign = np.copysign(1.0, self.slope)
-        if np.signbit(sign).any():
-            q *= sign[:, None].astype(q.dtype)
-        return q, sign * self.slope, sign * self.slope_low
+        slope, slope_low = (part.copy() for part in self.slopes)
+        q = np.empty((self.count, self.heads.features), self.heads.kind)
+        pad_queries(self.own_rows(self.heads.q), q, slope, slope_low)
+        return q, slope, slope_low
 
-    def _extra(self) -> Array:
+    @cached_property
+    def extra(self) -> Array:
         """The bias of each key, -inf where it is masked: one row if it is the same for all."""
         heads = self.heads
         lines = [
@@ -245,14 +276,30 @@ class Tile:
         return extra
 
 
+def with_lead(array: Array, lead: Index) -> Array:
+    """With all its heads; as it is if it has them, since what NumPy broadcasts is read-only."""
+    shape = lead + array.shape[-2:]
+    return array if array.shape == shape else np.broadcast_to(array, shape)
+
+
+def in_parts(array: Array, kind: np.dtype[Any]) -> Iterator[tuple[slice, Array]]:
+    """The rows of a matrix as the kernels take them: all of it, or a copy of some at a time."""
+    if array.dtype == kind and array.flags.carray:
+        yield slice(0, len(array)), array
+        return
+    for first in range(0, len(array), KEYS):
+        part = slice(first, min(first + KEYS, len(array)))
+        with np.errstate(all="ignore"):
+            yield part, np.array(array[part], kind, order="C")
+
+
 def packed_rows(array: Array, kind: np.dtype[Any]) -> Array:
     """A (length, features) matrix, transposed, in panels."""
     length, features = array.shape
     lanes = lanes_of(kind)
     panels = np.empty((-(-length // lanes), features, lanes), kind)
-    for first in range(0, length, KEYS):
-        part = np.array(array[first : first + KEYS], kind, order="C")
-        pack_rows(part, panels[first // lanes : -(-(first + len(part)) // lanes)])
+    for part, rows in in_parts(array, kind):
+        pack_rows(rows, panels[part.start // lanes : -(-part.stop // lanes)])
     return panels
 
 
@@ -261,9 +308,8 @@ def packed_columns(array: Array, kind: np.dtype[Any], clean: Array | None = None
     length, features = array.shape
     lanes = lanes_of(kind)
     panels = np.empty((-(-features // lanes), length, lanes), kind)
-    for first in range(0, length, KEYS):
-        part = np.array(array[first : first + KEYS], kind, order="C")
-        pack_columns(part, panels[:, first : first + KEYS])
+    for part, rows in in_parts(array, kind):
+        pack_columns(rows, panels, part.start)
         if clean is not None:
-            clean[first // KEYS] = is_finite(part)
+            are_finite(rows, KEYS, clean[part.start // KEYS :])
     return panels

@@ -48,7 +48,7 @@ LOWEST = -1020.0  # 2**LOWEST is nothing beside 1
 def slopes_of(scale, temperature, slope, slope_low):
     """scale / T in two words. 0 for a scale of 0, whatever T."""
     for r in range(slope.size):
-        t = temperature[r]
+        t = temperature[r if temperature.size > 1 else 0]
         slope[r], slope_low[r] = 0.0, 0.0
         if scale != 0.0:
             slope[r] = scale / t
@@ -305,18 +305,75 @@ def over_two_words(a, a_low, total, rest):
 
 
 @kernel
-def finish(acc, acc_low, m, biased, slope, slope_low, sink, logsumexp):
-    """acc / (l + exp(sink - m)), and the logarithm of that denominator."""
-    for r in range(acc.shape[0]):
+def finish(acc, acc_low, m, biased, slope, slope_low, sink, out, logsumexp):
+    """out = acc / (l + exp(sink - m)), and the logarithm of that denominator."""
+    for r in range(out.shape[0]):
+        s = sink[r if sink.size > 1 else 0]
         total, rest, logsumexp[r] = close(
-            m[0, r], m[1, r], m[2, r], biased, slope[r], slope_low[r], sink[r]
+            m[0, r], m[1, r], m[2, r], biased, slope[r], slope_low[r], s
         )
         inverse = 1.0 / total
-        for j in range(acc.shape[1]):
+        for j in range(out.shape[1]):
             if acc_low is None:
-                acc[r, j] = np.float64(acc[r, j]) * inverse
+                out[r, j] = np.float64(acc[r, j]) * inverse
             else:
-                acc[r, j] = over_two_words(acc[r, j], acc_low[r, j], total, rest)
+                out[r, j] = over_two_words(acc[r, j], acc_low[r, j], total, rest)
+
+
+@kernel
+def pad_queries(source, q, slope, slope_low):
+    """Queries in whole rows of registers; those of a negative slope are turned round, exactly."""
+    for r in range(source.shape[0]):
+        turned = math.copysign(1.0, slope[r])
+        sign = q.dtype.type(turned)
+        slope[r] *= turned
+        slope_low[r] *= turned
+        for j in range(source.shape[1]):
+            q[r, j] = source[r, j] * sign
+    q[source.shape[0] :] = 0.0
+
+
+@kernel
+def attend_tile(
+    source,
+    keys,
+    values,
+    clean,
+    extra,
+    biased,
+    scale,
+    temperature,
+    sink,
+    first_visible,
+    length,
+    out,
+    logsumexp,
+    low,
+    acc_low,
+):
+    """Attention of some queries, the first of which sees the keys up to `first_visible`.
+
+    temperature and sink: a number for each query, or one for all. `low` and `acc_low` are
+    room for second words, or None.
+    """
+    kind = source.dtype
+    rows = ROWS32 if low is None else ROWS64
+    lanes = LANES32 if low is None else LANES64
+    count = -(-source.shape[0] // rows) * rows
+    slope, slope_low = np.zeros(count), np.zeros(count)
+    slopes_of(scale, temperature, slope[: source.shape[0]], slope_low[: source.shape[0]])
+    q = np.empty((count, source.shape[1]), kind)
+    pad_queries(source, q, slope, slope_low)
+    visible = np.empty(count, np.int64)
+    for r in range(count):
+        visible[r] = min(max(first_visible + min(r, source.shape[0] - 1), 0), length)
+    acc, scores = np.empty((count, values.shape[0] * lanes), kind), np.empty((count, KEYS), kind)
+    m = np.empty((3, count))
+    attend(
+        q, keys, values, clean, extra, biased, slope, slope_low, visible, scores, low, acc,
+        acc_low, m,
+    )  # fmt: skip
+    finish(acc, acc_low, m, biased, slope, slope_low, sink, out, logsumexp)
 
 
 @kernel
