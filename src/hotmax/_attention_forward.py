@@ -8,9 +8,10 @@ import numpy as np
 
 from hotmax import _threads
 from hotmax._boundary import Array
-from hotmax._heads import QUERIES, Heads, Tile, packed_columns, packed_rows
-from hotmax._kernels.attention import KEYS, add_values, attend_tile, weigh
+from hotmax._heads import Heads, Tile, packed_columns, packed_rows
+from hotmax._kernels.attention import KEYS, QUERIES, add_values, attend_tiles, weigh
 
+FEW = 2  # tiles of queries that pack the keys as they pass, each for itself
 LOOK = 24  # queries whose weights are worked out at a time
 
 
@@ -64,6 +65,7 @@ def run(heads: Heads) -> tuple[Array, Array]:
     tiles = -(-heads.queries // QUERIES)
     v = heads.v
     assert v is not None
+    few = tiles * heads.group <= FEW and not heads.is_steep
     for wave in heads.waves(2):
         keys: list[Any] = [None] * len(wave)
         values: list[Any] = [None] * len(wave)
@@ -79,8 +81,11 @@ def run(heads: Heads) -> tuple[Array, Array]:
         ) -> None:
             for i in range(start, stop):
                 index = heads.kv_index(wave[i])
-                keys[i] = packed_rows(heads.k[index], heads.kind)
-                values[i] = packed_columns(v[index], heads.kind, clean[i])
+                if few:
+                    keys[i], values[i] = heads.matrix(heads.k, index), heads.matrix(v, index)
+                else:
+                    keys[i] = packed_rows(heads.k[index], heads.kind)
+                    values[i] = packed_columns(v[index], heads.kind, clean[i])
 
         def work(
             start: int,
@@ -90,10 +95,14 @@ def run(heads: Heads) -> tuple[Array, Array]:
             values: list[Any] = values,
             clean: Array = clean,
         ) -> None:
-            for unit in range(start, stop):
+            unit = start
+            while unit < stop:
                 head, number = divmod(unit, tiles)
                 i = head // heads.group
-                tile = heads.tile(wave[0] * heads.group + head, number * QUERIES, QUERIES)
+                more = min(stop - unit, tiles - number)  # of the same head
+                unit += more
+                size = more * QUERIES
+                tile = heads.tile(wave[0] * heads.group + head, number * QUERIES, size)
                 attend(
                     tile,
                     keys[i],
@@ -104,7 +113,7 @@ def run(heads: Heads) -> tuple[Array, Array]:
                 )
 
         _threads.for_ranges(pack, len(wave), 1)
-        _threads.for_ranges(work, len(wave) * heads.group * tiles, 1)
+        _threads.for_ranges(work, len(wave) * heads.group * tiles, heads.together)
     return out, logsumexp
 
 
@@ -112,7 +121,8 @@ def attend(
     tile: Tile, keys: Array, values: Array, clean: Array, out: Array, logsumexp: Array
 ) -> None:
     heads = tile.heads
-    attend_tile(
+    rows = min(tile.count, QUERIES)
+    attend_tiles(
         tile.own_rows(heads.q),
         keys,
         values,
@@ -126,8 +136,8 @@ def attend(
         heads.keys,
         out,
         logsumexp,
-        heads.low(tile.count, KEYS),
-        heads.low(tile.count, values.shape[0] * heads.lanes),
+        heads.low(rows, KEYS),
+        heads.low(rows, -(-heads.value_features // heads.lanes) * heads.lanes),
     )
     if heads.is_steep:
         attend_by_weights(tile, keys, values, clean, out, logsumexp)

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from hotmax import _threads
 from hotmax._boundary import FLOAT32, Array, as_array, as_temperature, compute_type, result_type
-from hotmax._kernels.attention import KEYS, pad_queries, slopes_of
+from hotmax._kernels.attention import KEYS, QUERIES, pad_queries, slopes_of
 from hotmax._kernels.products import ROWS32, ROWS64, are_finite, lanes_of, pack_columns, pack_rows
 
-QUERIES = 192  # in a tile
 CAUSAL = (False, True, "upper_left", "lower_right")
 Index = tuple[int, ...]
 
@@ -167,6 +167,15 @@ class Heads(Shapes):
         return tuple(int(i) for i in np.unravel_index(head, self.kv_lead)) if self.kv_lead else ()
 
     @cached_property
+    def together(self) -> int:
+        """Tiles of queries for one call: several, so long as they need no rows of bias or mask."""
+        arrays = [a for a in (self.bias, self.where) if a is not None]
+        if any(a.strides[-2] for a in arrays):
+            return 1
+        tiles = -(-self.queries // QUERIES) * math.prod(self.lead)
+        return max(tiles // (12 * _threads.get_threads()), 1)
+
+    @cached_property
     def is_steep(self) -> bool:
         """Is a slope infinite?"""
         with np.errstate(all="ignore"):
@@ -183,6 +192,10 @@ class Heads(Shapes):
         step = max((1 << 24) // max(size, 1), 1)
         for first in range(0, self.kv_heads, step):
             yield range(first, min(first + step, self.kv_heads))
+
+    def matrix(self, array: Array, index: Index) -> Array:
+        """The keys or values of one head, as the kernels take them."""
+        return contiguous(array[index], self.kind)
 
     def per_query(self, array: Array, index: Index, part: slice) -> Array:
         """One number for each query of a part, or one for all if they are the same."""
@@ -234,11 +247,7 @@ class Tile:
 
     def own_rows(self, array: Array) -> Array:
         """The rows of this tile in (heads, queries, features), as they are if they can be."""
-        rows: Array = array[self.index][self.part]
-        if rows.dtype == self.heads.kind and rows.flags.carray:
-            return rows
-        with np.errstate(all="ignore"):
-            return np.array(rows, self.heads.kind, order="C")
+        return contiguous(array[self.index][self.part], self.heads.kind)
 
     def rows_of(self, array: Array) -> Array:
         """The same, padded with 0."""
@@ -282,6 +291,14 @@ def with_lead(array: Array, lead: Index) -> Array:
     return array if array.shape == shape else np.broadcast_to(array, shape)
 
 
+def contiguous(array: Array, kind: np.dtype[Any]) -> Array:
+    """As it is, if a kernel can read it."""
+    if array.dtype == kind and array.flags.carray:
+        return array
+    with np.errstate(all="ignore"):
+        return np.array(array, kind, order="C")
+
+
 def in_parts(array: Array, kind: np.dtype[Any]) -> Iterator[tuple[slice, Array]]:
     """The rows of a matrix as the kernels take them: all of it, or a copy of some at a time."""
     if array.dtype == kind and array.flags.carray:
@@ -289,8 +306,7 @@ def in_parts(array: Array, kind: np.dtype[Any]) -> Iterator[tuple[slice, Array]]
         return
     for first in range(0, len(array), KEYS):
         part = slice(first, min(first + KEYS, len(array)))
-        with np.errstate(all="ignore"):
-            yield part, np.array(array[part], kind, order="C")
+        yield part, contiguous(array[part], kind)
 
 
 def packed_rows(array: Array, kind: np.dtype[Any]) -> Array:

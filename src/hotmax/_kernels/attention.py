@@ -32,9 +32,20 @@ from hotmax._kernels.arithmetic import (
     two_difference,
     two_sum,
 )
-from hotmax._kernels.products import LANES32, LANES64, ROWS32, ROWS64, add_tile, multiply_tile
+from hotmax._kernels.products import (
+    LANES32,
+    LANES64,
+    ROWS32,
+    ROWS64,
+    add_tile,
+    are_finite,
+    multiply_tile,
+    pack_columns,
+    pack_rows,
+)
 from hotmax._kernels.wide import over, product
 
+QUERIES = 192  # in a tile: whole rows of registers
 KEYS = 192  # keys in a tile: whole panels, and whole rows when the tile is read as columns
 
 DEPTH = 64  # keys whose weighted values are added up apart: short sums round less than long ones
@@ -57,8 +68,11 @@ def slopes_of(scale, temperature, slope, slope_low):
 
 
 @kernel
-def score(q, keys, first, last, visible, scores, low):
-    """scores[r, key - first] = q[r] . key, for the keys that query r, or one below it, can see."""
+def score(q, keys, origin, first, last, visible, scores, low):
+    """scores[r, key - first] = q[r] . key, for the keys that query r, or one below it, can see.
+
+    The panels begin at key `origin`.
+    """
     depth, width = q.shape[1], scores.shape[1]
     lanes = LANES32 if low is None else LANES64
     rows = ROWS32 if low is None else ROWS64
@@ -66,7 +80,7 @@ def score(q, keys, first, last, visible, scores, low):
         for i in range(0, q.shape[0], rows):
             if visible[i + rows - 1] > p * lanes:
                 at = i * width + p * lanes - first
-                start = p * depth * lanes
+                start = (p * lanes - origin) * depth
                 multiply_tile(q, i * depth, depth, 1, keys, start, depth, scores, low, at, width)
 
 
@@ -232,12 +246,58 @@ def add_values(scores, first, depths, values, clean, acc, acc_low, factors):
 
 
 @kernel
+def attend_keys(
+    q,
+    keys,
+    values,
+    clean,
+    origin,
+    first,
+    last,
+    extra,
+    biased,
+    slope,
+    slope_low,
+    visible,
+    scores,
+    low,
+    acc,
+    acc_low,
+    m,
+    depths,
+    factors,
+):
+    """Take the keys first..last into acc and (m, l); the panels begin at key `origin`."""
+    score(q, keys, origin, first, last, visible, scores, low)
+    for r in range(q.shape[0]):
+        size = max(min(visible[r], last) - first, 0)
+        depths[r] = size
+        factors[r] = 1.0
+        if size > 0:
+            if extra.shape[0] > 0:
+                prepare_row(scores, low, r, size, extra, first, biased, slope[r], slope_low[r])
+            steep, steep_low = (1.0, 0.0) if biased else (slope[r], slope_low[r])
+            before = acc.dtype.type(m[0, r])
+            peak, factor, total, rest = soften(scores, low, r, size, before, steep, steep_low)
+            factors[r] = factor
+            m[0, r] = peak
+            old = m[1, r] * factor
+            lost = fma(m[1, r], np.float64(factor), -old) + m[2, r] * factor
+            m[1, r], carry = two_sum(old, total)
+            m[2, r] = carry + (rest + lost)
+        for j in range(size, last - first):
+            scores[r, j] = 0.0
+    add_values(scores, first - origin, depths, values, clean, acc, acc_low, factors)
+
+
+@kernel
 def attend(
     q, keys, values, clean, extra, biased, slope, slope_low, visible, scores, low, acc, acc_low, m
 ):
     """acc and (m, l) of one tile of queries over all keys; `m` has the rows m, l, l_low.
 
     With a bias the slope is worked into the scores, and m is in units of z; else m is a score.
+    Keys and values come packed, or as matrices that are packed tile by tile.
     """
     count = q.shape[0]
     factors = np.ones(count, acc.dtype)
@@ -248,28 +308,25 @@ def attend(
     m[0, :] = -np.inf
     m[1:, :] = 0.0
     seen = visible[count - 1]
-    for first in range(0, seen, KEYS):
-        last = min(first + KEYS, seen)
-        score(q, keys, first, last, visible, scores, low)
-        for r in range(count):
-            size = max(min(visible[r], last) - first, 0)
-            depths[r] = size
-            factors[r] = 1.0
-            if size > 0:
-                if extra.shape[0] > 0:
-                    prepare_row(scores, low, r, size, extra, first, biased, slope[r], slope_low[r])
-                steep, steep_low = (1.0, 0.0) if biased else (slope[r], slope_low[r])
-                before = acc.dtype.type(m[0, r])
-                peak, factor, total, rest = soften(scores, low, r, size, before, steep, steep_low)
-                factors[r] = factor
-                m[0, r] = peak
-                old = m[1, r] * factor
-                lost = fma(m[1, r], np.float64(factor), -old) + m[2, r] * factor
-                m[1, r], carry = two_sum(old, total)
-                m[2, r] = carry + (rest + lost)
-            for j in range(size, last - first):
-                scores[r, j] = 0.0
-        add_values(scores, first, depths, values, clean[first // KEYS], acc, acc_low, factors)
+    if keys.ndim == 3:
+        for first in range(0, seen, KEYS):
+            attend_keys(
+                q, keys, values, clean[first // KEYS], 0, first, min(first + KEYS, seen), extra,
+                biased, slope, slope_low, visible, scores, low, acc, acc_low, m, depths, factors,
+            )  # fmt: skip
+    else:
+        lanes = LANES32 if low is None else LANES64
+        rows = np.empty((KEYS // lanes, keys.shape[1], lanes), q.dtype)
+        columns = np.empty((acc.shape[1] // lanes, KEYS, lanes), q.dtype)
+        for first in range(0, seen, KEYS):
+            last = min(first + KEYS, seen)
+            pack_rows(keys[first:last], rows[: -(-(last - first) // lanes)])
+            pack_columns(values[first:last], columns, 0)
+            are_finite(values[first:last], KEYS, clean[first // KEYS :])
+            attend_keys(
+                q, rows, columns, clean[first // KEYS], first, first, last, extra,
+                biased, slope, slope_low, visible, scores, low, acc, acc_low, m, depths, factors,
+            )  # fmt: skip
 
 
 @kernel
@@ -334,7 +391,7 @@ def pad_queries(source, q, slope, slope_low):
 
 
 @kernel
-def attend_tile(
+def attend_tiles(
     source,
     keys,
     values,
@@ -351,29 +408,46 @@ def attend_tile(
     low,
     acc_low,
 ):
-    """Attention of some queries, the first of which sees the keys up to `first_visible`.
+    """Attention of some queries, the first of which sees `first_visible` of `length` keys.
 
-    temperature and sink: a number for each query, or one for all. `low` and `acc_low` are
-    room for second words, or None.
+    temperature, sink and extra: a row for each query, or one for all. `low` and `acc_low` are room
+    for the second words of one tile, or None.
     """
     kind = source.dtype
-    rows = ROWS32 if low is None else ROWS64
+    step = ROWS32 if low is None else ROWS64
     lanes = LANES32 if low is None else LANES64
-    count = -(-source.shape[0] // rows) * rows
-    slope, slope_low = np.zeros(count), np.zeros(count)
-    slopes_of(scale, temperature, slope[: source.shape[0]], slope_low[: source.shape[0]])
-    q = np.empty((count, source.shape[1]), kind)
-    pad_queries(source, q, slope, slope_low)
-    visible = np.empty(count, np.int64)
-    for r in range(count):
-        visible[r] = min(max(first_visible + min(r, source.shape[0] - 1), 0), length)
-    acc, scores = np.empty((count, values.shape[0] * lanes), kind), np.empty((count, KEYS), kind)
-    m = np.empty((3, count))
-    attend(
-        q, keys, values, clean, extra, biased, slope, slope_low, visible, scores, low, acc,
-        acc_low, m,
-    )  # fmt: skip
-    finish(acc, acc_low, m, biased, slope, slope_low, sink, out, logsumexp)
+    room = min(-(-source.shape[0] // step) * step, QUERIES)
+    slopes, visible = np.empty((2, room)), np.empty(room, np.int64)
+    q, scores = np.empty((room, source.shape[1]), kind), np.empty((room, KEYS), kind)
+    acc, m = np.empty((room, -(-out.shape[1] // lanes) * lanes), kind), np.empty((3, room))
+    for first in range(0, source.shape[0], QUERIES):
+        size = min(source.shape[0] - first, QUERIES)
+        part, count = slice(first, first + size), -(-size // step) * step
+        slope, slope_low = slopes[0, :count], slopes[1, :count]
+        slope[size:], slope_low[size:] = 0.0, 0.0
+        heat = temperature[part] if temperature.size > 1 else temperature
+        slopes_of(scale, heat, slope[:size], slope_low[:size])
+        pad_queries(source[part], q[:count], slope, slope_low)
+        for r in range(count):
+            visible[r] = min(max(first_visible + first + min(r, size - 1), 0), length)
+        attend(
+            q[:count],
+            keys,
+            values,
+            clean,
+            extra[part] if extra.shape[0] > 1 else extra,
+            biased,
+            slope,
+            slope_low,
+            visible[:count],
+            scores[:count],
+            low,
+            acc[:count],
+            acc_low,
+            m,
+        )
+        own = sink[part] if sink.size > 1 else sink
+        finish(acc, acc_low, m, biased, slope, slope_low, own, out[part], logsumexp[part])
 
 
 @kernel
@@ -418,7 +492,7 @@ def harden(scores, low, r, size, extra, biased, sink):
 def weigh(q, keys, extra, biased, slope, slope_low, sink, visible, scores, low, logsumexp):
     """scores[r, :] becomes the weights of query r over all keys."""
     count = q.shape[0]
-    score(q, keys, 0, visible[count - 1], visible, scores, low)
+    score(q, keys, 0, 0, visible[count - 1], visible, scores, low)
     for r in range(count):
         size = visible[r]
         scores[r, size:] = 0.0

@@ -84,8 +84,8 @@ def gradient_tile(
     grads_low,
 ):
     """p and steep * ds of one tile of queries and the keys first..last, 0 where out of sight."""
-    score(q, keys, first, last, visible, scores, low)
-    score(dout, values, first, last, visible, grads, grads_low)
+    score(q, keys, 0, first, last, visible, scores, low)
+    score(dout, values, 0, first, last, visible, grads, grads_low)
     for r in range(q.shape[0]):
         size = max(min(visible[r], last) - first, 0)
         gradient_row(
