@@ -293,6 +293,8 @@ HOT = {
     "targets": ["add_targets", "take_targets"],
     "loss_lanes": ["losses_of_lanes", "scale_lanes"],
     "attention": ["score", "soften", "add_values"],
+    "attention_vjp": ["gradient_row", "add_transposed"],
+    "products": ["pack_columns", "are_finite"],
     "calibration": ["row_moments", "tile_moments", "tile_logs", "row_squares", "tile_squares"],
 }
 
@@ -308,6 +310,7 @@ INSPECT = """
                 f(x)
         x = np.ones((40, 20), kind)
         hm.attention(x, x, x)
+        hm.attention_vjp(x, x, x, x)
         labels = np.arange(40) % 2
         for n in (10, 1000):
             x = np.random.default_rng(0).normal(size=(40, n)).astype(kind)
@@ -328,7 +331,8 @@ INSPECT = """
 
     report = {"asm": {}, "llvm": {}}
     for module in ("arithmetic", "softmax", "wide", "narrow", "lanes", "moments", "weighted",
-                   "losses", "targets", "loss_lanes", "products", "attention", "calibration"):
+                   "losses", "targets", "loss_lanes", "products", "attention", "attention_vjp",
+                   "calibration"):
         for name, value in vars(importlib.import_module(f"hotmax._kernels.{module}")).items():
             if hasattr(value, "inspect_llvm") and value.signatures:
                 key = value.py_func.__module__.split(".")[-1] + "." + value.py_func.__name__

@@ -88,15 +88,19 @@ class Saturation:
                 import matplotlib.pyplot as plt
             except ImportError:
                 raise ImportError('plots need matplotlib: pip install "hotmax[plot]"') from None
-            _, axes = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
-        for ax, counts, name in zip(
-            axes, (self.histogram, self.slope_histogram), ("p", "p (1 - p)"), strict=True
-        ):
-            ax.bar(EDGES[:-1], counts, np.diff(EDGES), align="edge", color="#3b6ea5")
-            ticks = np.arange(-12, 1, 3)
-            ax.set_xticks(ticks, [f"$10^{{{t}}}$" if t else "1" for t in ticks])
+            _, axes = plt.subplots(1, 2, figsize=(7, 3), layout="constrained")
+        kinds = (
+            (self.histogram, "p", {"color": "#0072b2"}),
+            (self.slope_histogram, "p (1 - p)", {"color": "#e69f00", "hatch": "///"}),
+        )
+        for ax, (counts, name, look) in zip(axes, kinds, strict=True):
+            ax.bar(EDGES[:-1], counts, np.diff(EDGES), align="edge", edgecolor="white", **look)
+            ax.set_yscale("log")  # one entry that has it all is to be seen beside a thousand
+            ax.set_ylim(0.5, 2.0 * max(counts.max(initial=1), 1))
+            ax.set_xticks([-12, -8, -4, 0], ["$\\leq 10^{-12}$", "$10^{-8}$", "$10^{-4}$", "1"])
             ax.set_xlim(EDGES[0], EDGES[-1])
-            ax.set_xlabel(f"{name} (the first bin: that or less)")
+            ax.yaxis.set_major_formatter("{x:g}")
+            ax.set_xlabel(name)
             ax.set_ylabel("entries")
             ax.spines[["top", "right"]].set_visible(False)
         return axes
@@ -257,7 +261,7 @@ def tally(
         if np.isnan(logits[present]).any() or np.isposinf(logits[present]).any():
             raise ValueError("x must not hold nan or +inf where it is not masked")
         p = softmax(logits, where=present)
-        slope = p * (1.0 - p)
+        slope = p * remainders(p)
         norm = np.empty(len(p))
         jacobian_norms(p, norm)
         n = present.sum(-1)
@@ -300,6 +304,17 @@ def tally(
         histogram=counts[0],
         slope_histogram=counts[1],
     )
+
+
+def remainders(p: Array) -> Array:
+    """1 - p; the sum of the others for the largest, where the difference has no digits left."""
+    rest = 1.0 - p
+    if p.size:
+        top = p.argmax(-1)[:, None]
+        others = p.copy()
+        np.put_along_axis(others, top, 0.0, -1)
+        np.put_along_axis(rest, top, others.sum(-1, keepdims=True), -1)
+    return rest
 
 
 def check_target(target: object) -> float | None:
