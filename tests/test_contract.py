@@ -292,7 +292,7 @@ HOT = {
     "losses": ["spread_narrow", "add_spread", "take_shares"],
     "targets": ["add_targets", "take_targets"],
     "loss_lanes": ["losses_of_lanes", "scale_lanes"],
-    "attention": ["score", "soften", "add_values"],
+    "running": ["score", "soften", "add_values"],
     "attention_vjp": ["gradient_row", "add_transposed"],
     "products": ["pack_columns", "are_finite"],
     "calibration": ["row_moments", "tile_moments", "tile_logs", "row_squares", "tile_squares"],
@@ -331,7 +331,7 @@ INSPECT = """
 
     report = {"asm": {}, "llvm": {}}
     for module in ("arithmetic", "softmax", "wide", "narrow", "lanes", "moments", "weighted",
-                   "losses", "targets", "loss_lanes", "products", "attention", "attention_vjp",
+                   "losses", "targets", "loss_lanes", "products", "running", "attention_vjp",
                    "calibration"):
         for name, value in vars(importlib.import_module(f"hotmax._kernels.{module}")).items():
             if hasattr(value, "inspect_llvm") and value.signatures:

@@ -10,12 +10,12 @@ import numpy as np
 from hotmax import _threads
 from hotmax._boundary import Array, result_type
 from hotmax._heads import Heads, Tile, packed_columns, packed_rows
-from hotmax._kernels.attention import KEYS, QUERIES
 from hotmax._kernels.attention_vjp import (
     add_gradient_of_keys,
     gradient_of_queries,
     gradient_tile,
 )
+from hotmax._kernels.running import KEYS, QUERIES
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ import numpy as np
 from hotmax import _threads
 from hotmax._boundary import Array
 from hotmax._heads import Heads, Tile, packed_columns, packed_rows
-from hotmax._kernels.attention import KEYS, QUERIES, add_values, attend_tiles, weigh
+from hotmax._kernels.attention import attend_tiles, weigh
+from hotmax._kernels.running import KEYS, QUERIES, add_values
 
 FEW = 2  # tiles of queries that pack the keys as they pass, each for itself
 LOOK = 24  # queries whose weights are worked out at a time

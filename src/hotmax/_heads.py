@@ -17,8 +17,9 @@ import numpy as np
 
 from hotmax import _threads
 from hotmax._boundary import FLOAT32, Array, as_array, as_temperature, compute_type, result_type
-from hotmax._kernels.attention import KEYS, QUERIES, pad_queries, slopes_of
+from hotmax._kernels.attention import pad_queries
 from hotmax._kernels.products import ROWS32, ROWS64, are_finite, lanes_of, pack_columns, pack_rows
+from hotmax._kernels.running import KEYS, QUERIES, slopes_of
 
 CAUSAL = (False, True, "upper_left", "lower_right")
 Index = tuple[int, ...]
