@@ -293,8 +293,8 @@ HOT = {
     "targets": ["add_targets", "take_targets"],
     "loss_lanes": ["losses_of_lanes", "scale_lanes"],
     "running": ["score", "soften", "add_values"],
-    "attention_vjp": ["gradient_row", "add_transposed"],
-    "products": ["pack_columns", "are_finite"],
+    "attention_vjp": ["add_transposed"],
+    "products": ["are_finite"],
     "calibration": ["row_moments", "tile_moments", "tile_logs", "row_squares", "tile_squares"],
 }
 
