@@ -4,7 +4,8 @@
     make bench PUBLISH=1    also writes it into README.md
 
 Batch 1, 8 heads, 64 features, float32, two threads for everyone. The plain formula is
-softmax(q k^T / 8) v in NumPy, with hotmax's own softmax and NumPy's BLAS.
+softmax(q k^T / 8) v in NumPy, with hotmax's own softmax and NumPy's BLAS. The floor is hotmax's two
+matrix products alone, tile by tile, with no softmax between them.
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ import sys
 import numpy as np
 import tables
 import torch
+from numba import njit
 from timing import PEAK, THREADS, Call, Check, duration, fresh_process, medians
 
 import hotmax as hm
+from hotmax import _threads
+from hotmax._heads import packed_columns, packed_rows
+from hotmax._kernels.running import KEYS, QUERIES, add_values, score
 
 LENGTHS = (1024, 2048, 4096)
 ROUNDS = 5
@@ -37,16 +42,47 @@ def plain(q: np.ndarray, k: np.ndarray, v: np.ndarray, where: np.ndarray | None)
     return hm.softmax(z, out=z) @ v
 
 
-def calls_of(length: int, causal: bool) -> dict[str, Call]:
+@njit(nogil=True)
+def multiply(q, keys, values, scores, acc, visible, depths, factors):
+    for first in range(0, keys.shape[0] * keys.shape[2] - KEYS + 1, KEYS):
+        score(q, keys, 0, first, first + KEYS, visible, scores, None)
+        add_values(scores, first, depths, values, True, acc, None, factors)
+
+
+def products(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> Call:
+    """The products of plain attention over whole tiles, and what share of all that is."""
+    heads, length = q.shape[1:3]
+    keys = [packed_rows(k[0, h], q.dtype) for h in range(heads)]
+    values = [packed_columns(v[0, h], q.dtype) for h in range(heads)]
+    tiles = length // QUERIES
+    visible, depths = np.full(QUERIES, length), np.full(QUERIES, KEYS)
+
+    def work(start: int, stop: int) -> None:
+        scores, acc = np.zeros((QUERIES, KEYS), q.dtype), np.zeros((QUERIES, 64), q.dtype)
+        for unit in range(start, stop):
+            head, number = divmod(unit, tiles)
+            part = q[0, head, number * QUERIES : (number + 1) * QUERIES]
+            ones = np.ones(QUERIES, q.dtype)
+            multiply(part, keys[head], values[head], scores, acc, visible, depths, ones)
+
+    return lambda: _threads.for_ranges(work, heads * tiles, 2)
+
+
+def calls_of(length: int, causal: bool, queries: int | None = None) -> dict[str, Call]:
     q, k, v = inputs(length)
+    if queries is not None:
+        q = q[:, :, :queries].copy()
     tensors = [torch.from_numpy(x) for x in (q, k, v)]
     sdpa = torch.nn.functional.scaled_dot_product_attention
     where = np.tri(length, dtype=bool) if causal else None
-    return {
+    calls = {
         "hotmax": lambda: hm.attention(q, k, v, causal=causal),
         "torch": lambda: sdpa(*tensors, is_causal=causal),
         "plain": lambda: plain(q, k, v, where),
     }
+    if not causal and queries is None:
+        calls["floor"] = products(q, k, v)
+    return calls
 
 
 # The peak of the process can only rise: inputs and an output are touched first.
@@ -89,18 +125,22 @@ def main() -> None:
     )
     print(about)
     print("Times of hotmax, and of the others as a multiple of it; in brackets the bar.\n")
-    header = ["attention, 8 heads, 64 features", "hotmax", "PyTorch", "plain formula"]
-    cases = [(length, causal) for length in LENGTHS for causal in (False, True)]
+    header = ["attention, 8 heads, 64 features", "hotmax", "PyTorch", "plain formula", "floor"]
+    cases = [(length, causal, None) for length in LENGTHS for causal in (False, True)]
     rows = []
-    for length, causal in tables.progress(cases, "attention"):
-        taken = medians(calls_of(length, causal), ROUNDS)
+    for length, causal, queries in tables.progress([*cases, (4096, False, 1)], "attention"):
+        taken = medians(calls_of(length, causal, queries), ROUNDS, 1 if queries is None else 10)
         name = f"length {length}{', causal' if causal else ''}"
+        name = name if queries is None else f"{queries} query, {length} keys"
         cells = [name, duration(taken["hotmax"])]
-        for peer, bar in (("torch", 1.0), ("plain", 2.0 if length >= 2048 else None)):
+        bars = (1.0, 2.0 if length >= 2048 else None) if queries is None else (None, None)
+        for peer, bar in zip(("torch", "plain"), bars, strict=True):
             times = taken[peer] / taken["hotmax"]
             mark = f" ({bar:g}: {'met' if times >= bar else 'missed'})" if bar else ""
             cells.append(f"{times:.2f}{mark}")
-        rows.append(cells)
+        whole = ((length // QUERIES) * QUERIES / length) ** 2  # the part that whole tiles are
+        alone = taken["floor"] / whole / taken["hotmax"] if "floor" in taken else None
+        rows.append([*cells, "" if alone is None else f"{alone:.2f}"])
     print(tables.plain(header, rows) + "\n")
     checks_header = ["check", "figure", "at most", ""]
     checks = [check.cells() for check in memory()]

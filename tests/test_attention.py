@@ -60,6 +60,15 @@ CASES = {
     "temperature": (40, 8, 1.0, {"temperature": 0.3}),
     "negative temperature": (40, 8, 1.0, {"temperature": -0.7, "bias": BIAS}),
     "scale": (40, 8, 1.0, {"scale": 0.9}),
+    "negative scale": (40, 8, 1.0, {"scale": -0.7}),
+    "no scale at all": (40, 8, 1.0, {"scale": 0.0}),
+    "almost temperature 0": (40, 8, 1.0, {"temperature": 1e-30}),
+    "almost infinite temperature": (40, 8, 1.0, {"temperature": 1e30}),
+    "a sink that takes all": (40, 8, 1.0, {"sink": 800.0}),
+    "a sink that takes nothing": (40, 8, 1.0, {"sink": -800.0}),
+    "bias of thousands": (300, 8, 1.0, {"bias": BIAS * 1000}),
+    "bias of -inf": (300, 8, 1.0, {"bias": np.where(MASK, BIAS, -INF), "sink": 0.5}),
+    "many features": (30, 1000, 1.0, {}),
 }
 LARGE = {  # scores of hundreds: float32 products cannot hold them to the last digits
     "scores of 100": (300, 8, 40.0, {"scale": 1.0}),
@@ -274,6 +283,13 @@ def test_temperature_limits():
     both = hm.attention(q, k, v, temperature=heat)
     np.testing.assert_array_equal(both[:, 0], hm.attention(q, k, v, temperature=0)[:, 0])
     np.testing.assert_array_equal(both[:, 1], hm.attention(q, k, v, temperature=2)[:, 1])
+    each = hm.attention(q, k, v, temperature=np.array([2.0, 0.0, 2.0, 0.0, 2.0])[:, None])
+    np.testing.assert_array_equal(
+        each[..., ::2, :], hm.attention(q, k, v, temperature=2)[..., ::2, :]
+    )
+    np.testing.assert_array_equal(
+        each[..., 1::2, :], hm.attention(q, k, v, temperature=0)[..., 1::2, :]
+    )
 
 
 def test_sink_at_temperature_zero():

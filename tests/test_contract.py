@@ -44,12 +44,12 @@ FLOW = (
     {"_boundary", "_threads", "_files"},
     {"_kernels"},
     {"_generic", "_dispatch", "_heads"},
-    {"_derivatives", "_operations", "_rowwise"},
+    {"_derivatives", "_operations", "_rowwise", "_attention_forward", "_attention_backward"},
     {"_libraries"},
     {"_softmax", "_targets", "_transfer", "_random", "_steps"},
     {"_foreign"},
-    {"_foreign_calculus", "_foreign_losses", "_torch_losses"},
-    {"_foreign_linear"},
+    {"_foreign_calculus", "_foreign_losses", "_foreign_attention", "_torch_losses"},
+    {"_foreign_linear", "_torch_attention"},
     {"_adapt"},
     {"_calculus", "_losses", "_confidence", "_divergences", "_segments", "_labels", "_attention"},
     {"_target_entropy"},
@@ -294,7 +294,9 @@ HOT = {
     "losses": ["spread_narrow", "add_spread", "take_shares"],
     "targets": ["add_targets", "take_targets"],
     "loss_lanes": ["losses_of_lanes", "scale_lanes"],
-    "attention": ["score", "soften", "add_values"],
+    "running": ["score", "soften", "add_values"],
+    "attention_vjp": ["add_transposed"],
+    "products": ["are_finite"],
     "calibration": ["row_moments", "tile_moments", "tile_logs", "row_squares", "tile_squares"],
 }
 
@@ -310,6 +312,7 @@ INSPECT = """
                 f(x)
         x = np.ones((40, 20), kind)
         hm.attention(x, x, x)
+        hm.attention_vjp(x, x, x, x)
         labels = np.arange(40) % 2
         for n in (10, 1000):
             x = np.random.default_rng(0).normal(size=(40, n)).astype(kind)
@@ -330,7 +333,8 @@ INSPECT = """
 
     report = {"asm": {}, "llvm": {}}
     for module in ("arithmetic", "softmax", "wide", "narrow", "lanes", "moments", "weighted",
-                   "losses", "targets", "loss_lanes", "products", "attention", "calibration"):
+                   "losses", "targets", "loss_lanes", "products", "running", "attention_vjp",
+                   "calibration"):
         for name, value in vars(importlib.import_module(f"hotmax._kernels.{module}")).items():
             if hasattr(value, "inspect_llvm") and value.signatures:
                 key = value.py_func.__module__.split(".")[-1] + "." + value.py_func.__name__

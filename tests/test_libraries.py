@@ -300,6 +300,10 @@ def test_the_table_is_true(library):
         lazy = works[library] == "lazy"
         with dask.config.set(scheduler=too_early) if lazy else nullcontext():
             result = function(*given, **options)
+        if works[library] == "numbers":
+            assert isinstance(result, float | hm.saturation([0.0, 1.0]).__class__), name
+            continue
+        result = result.q if name == "attention_vjp" else result
         assert isinstance(result, type(given[0])), name
         if library == "torch":
             assert result.requires_grad == (works[library] == "gradients"), name

@@ -19,9 +19,13 @@ R = TypeVar("R")
 
 
 def for_any_array(
-    formula: Callable[..., Any], by: tuple[str, ...] = ()
+    formula: Callable[..., Any], by: tuple[str, ...] = (), attends: bool = False
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let a function take arrays of other libraries too; `by` names what it gives gradients for."""
+    """Let a function take arrays of other libraries too; `by` names what it gives gradients for.
+
+    `attends`: it is one of attention's, which has an autograd function of its own, and no way for
+    dask's arrays.
+    """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(function)
@@ -29,10 +33,15 @@ def for_any_array(
         @functools.wraps(function)
         def adapted(*args: P.args, **kwargs: P.kwargs) -> R:
             first = args[0] if args else next(iter(kwargs.values()), None)
-            if library_of(first) is None:
+            library = library_of(first)
+            if library is None or (attends and library == "dask"):
                 return function(*args, **kwargs)
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
+            if attends and library == "torch":
+                from hotmax import _torch_attention
+
+                return _torch_attention.run(function, formula, dict(bound.arguments))  # type: ignore[no-any-return]
             return run(function, formula, by, dict(bound.arguments))  # type: ignore[no-any-return]
 
         return adapted

@@ -10,20 +10,105 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from hotmax import _threads
 from hotmax._boundary import FLOAT32, Array, as_array, as_temperature, compute_type, result_type
-from hotmax._kernels.attention import KEYS, slopes_of
-from hotmax._kernels.products import ROWS32, ROWS64, is_finite, lanes_of, pack_columns, pack_rows
+from hotmax._kernels.attention import pad_queries
+from hotmax._kernels.products import ROWS32, ROWS64, are_finite, lanes_of, pack_columns, pack_rows
+from hotmax._kernels.running import KEYS, QUERIES, slopes_of
 
-QUERIES = 192  # in a tile
 CAUSAL = (False, True, "upper_left", "lower_right")
 Index = tuple[int, ...]
 
 
-class Heads:
+class Shapes:
+    """What the shapes of q, k and v (None: no v) say, and the numbers that depend on them."""
+
+    def __init__(self, q: Index, k: Index, v: Index | None) -> None:
+        self.shapes = {"q": q, "k": k} if v is None else {"q": q, "k": k, "v": v}
+        v = k if v is None else v
+        if min(len(q), len(k), len(v)) < 2:
+            raise self._mismatch("each needs at least (length, features)")
+        if q[-1] != k[-1]:
+            raise self._mismatch("q and k must have the same number of features")
+        if v[-2] != k[-2]:
+            raise self._mismatch("k and v must have the same length")
+        if v[-3:-2] != k[-3:-2]:
+            raise self._mismatch("k and v must have the same number of heads")
+        self.queries, self.features = q[-2:]
+        self.keys, self.value_features = v[-2:]
+        q_heads, k_heads = (q[-3:-2] or (1,))[0], (k[-3:-2] or (1,))[0]
+        heads = max(q_heads, k_heads) if q_heads == 1 else q_heads
+        if heads % max(k_heads, 1) or (heads and not k_heads):
+            raise self._mismatch("the heads of k and v must divide those of q")
+        self.group = heads // max(k_heads, 1)
+        try:
+            batch = np.broadcast_shapes(q[:-3], k[:-3], v[:-3])
+        except ValueError:
+            raise self._mismatch("the dimensions before the heads must broadcast") from None
+        flat = len(q) == len(k) == len(v) == 2
+        self.lead: Index = () if flat else (*batch, heads)
+        self.kv_lead: Index = () if flat else (*batch, k_heads)
+
+    def _mismatch(self, reason: str) -> ValueError:
+        came = ", ".join(f"{name} {shape}" for name, shape in self.shapes.items())
+        return ValueError(
+            f"q, k and v must be (..., heads, length, features): {reason}, got {came}"
+        )
+
+    def check_spread(self, shape: Index, name: str, per_query: bool) -> Index:
+        """The shape that an argument broadcasts to, if it does."""
+        target = (*self.lead, self.queries, 1 if per_query else self.keys)
+        try:
+            if np.broadcast_shapes(shape, target) == target:
+                return target
+        except ValueError:
+            pass
+        what = "1" if per_query else "keys"
+        raise ValueError(
+            f"{name} must broadcast to {target} (heads, queries, {what}), got shape {shape}"
+        )
+
+    def shift_of(self, causal: object) -> int:
+        """Query i sees the keys up to i + shift."""
+        if isinstance(causal, np.bool_):
+            causal = bool(causal)
+        if not isinstance(causal, bool | str):
+            raise TypeError(f"causal must be a bool or a str, got {causal!r}")
+        if causal not in CAUSAL:
+            raise ValueError(
+                f"causal must be one of {', '.join(map(repr, CAUSAL))}, got {causal!r}"
+            )
+        if causal is False:
+            return self.keys
+        return self.keys - self.queries if causal == "lower_right" else 0
+
+    def scale_of(self, scale: object) -> float:
+        if scale is None:
+            return 1.0 / math.sqrt(self.features) if self.features else 1.0
+        if isinstance(scale, bool) or not isinstance(scale, numbers.Real | np.number):
+            raise TypeError(f"scale must be a real number or None, got {scale!r}")
+        number = float(scale)
+        if not math.isfinite(number):
+            raise ValueError(f"scale must be finite, got {scale!r}")
+        return number
+
+    def check_gradient(self, shape: Index, steep: bool) -> None:
+        """`steep`: is there an infinite slope, the limit of temperature 0?"""
+        result = (*self.lead, self.queries, self.value_features)
+        if shape != result:
+            raise ValueError(
+                f"gradient must have the shape of the result, {result}, got shape {shape}"
+            )
+        if steep:
+            raise ValueError("temperature must not be 0: attention has no gradient there")
+
+
+class Heads(Shapes):
     """q, k and v (v may be left out) with all that goes into their scores."""
 
     def __init__(
@@ -41,100 +126,30 @@ class Heads:
     ) -> None:
         self.q, self.k = as_array(q, "q"), as_array(k, "k")
         self.v = None if v is None else as_array(v, "v")
-        self._match()
+        super().__init__(self.q.shape, self.k.shape, None if self.v is None else self.v.shape)
         arrays = [a for a in (self.q, self.k, self.v) if a is not None]
         self.dtype = np.result_type(*(result_type(a.dtype) for a in arrays))
         self.kind = compute_type(self.dtype)
         self.narrow = self.kind == FLOAT32
         self.lanes = lanes_of(self.kind)
-        self.shift = self._shift(causal)
-        self.scale = self._scale(scale)
+        self.q = with_lead(self.q, self.lead)
+        self.k = with_lead(self.k, self.kv_lead)
+        self.v = None if self.v is None else with_lead(self.v, self.kv_lead)
+        self.shift = self.shift_of(causal)
+        self.scale = self.scale_of(scale)
         self.temperature = self._spread(as_temperature(temperature), "temperature", True)
         self.sink = self._sink(sink)
         self.where = None if where is None else self._mask(where)
         self.bias = None if bias is None else self._spread(as_array(bias, "bias"), "bias", False)
 
-    # --- shapes
-
-    def _match(self) -> None:
-        q, k, v = self.q, self.k, self.v
-        if q.ndim < 2 or k.ndim < 2 or (v is not None and v.ndim < 2):
-            raise self._mismatch("each needs at least (length, features)")
-        if q.shape[-1] != k.shape[-1]:
-            raise self._mismatch("q and k must have the same number of features")
-        if v is not None and v.shape[-2] != k.shape[-2]:
-            raise self._mismatch("k and v must have the same length")
-        if v is not None and v.shape[-3:-2] != k.shape[-3:-2]:
-            raise self._mismatch("k and v must have the same number of heads")
-        self.queries, self.features = q.shape[-2:]
-        self.keys: int = k.shape[-2]
-        self.value_features = 0 if v is None else v.shape[-1]
-        q_heads, k_heads = q.shape[-3:-2] or (1,), k.shape[-3:-2] or (1,)
-        heads = max(q_heads[0], k_heads[0]) if q_heads[0] == 1 else q_heads[0]
-        if heads % max(k_heads[0], 1) or (heads and not k_heads[0]):
-            raise self._mismatch("the heads of k and v must divide those of q")
-        self.group = heads // max(k_heads[0], 1)
-        try:
-            others = () if v is None else (v.shape[:-3],)
-            batch = np.broadcast_shapes(q.shape[:-3], k.shape[:-3], *others)
-        except ValueError:
-            raise self._mismatch("the dimensions before the heads must broadcast") from None
-        flat = q.ndim == k.ndim == 2 and (v is None or v.ndim == 2)
-        self.lead = () if flat else (*batch, heads)
-        self.kv_lead = () if flat else (*batch, k_heads[0])
-        self.q = np.broadcast_to(q, self.lead + q.shape[-2:])
-        self.k = np.broadcast_to(k, self.kv_lead + k.shape[-2:])
-        self.v = None if v is None else np.broadcast_to(v, self.kv_lead + v.shape[-2:])
-
-    def _mismatch(self, reason: str) -> ValueError:
-        arrays = {"q": self.q, "k": self.k, "v": self.v}
-        shapes = ", ".join(f"{n} {a.shape}" for n, a in arrays.items() if a is not None)
-        return ValueError(
-            f"q, k and v must be (..., heads, length, features): {reason}, got {shapes}"
-        )
-
     def _spread(self, array: Array, name: str, per_query: bool) -> Array:
-        shape = (*self.lead, self.queries, 1 if per_query else self.keys)
-        try:
-            return np.broadcast_to(array, shape)
-        except ValueError:
-            what = "1" if per_query else "keys"
-            raise ValueError(
-                f"{name} must broadcast to {shape} (heads, queries, {what}), got shape "
-                f"{array.shape}"
-            ) from None
+        return np.broadcast_to(array, self.check_spread(array.shape, name, per_query))
 
     def _mask(self, where: object) -> Array:
         mask = np.asarray(where)
         if mask.dtype != np.bool_:
             raise TypeError(f"where must hold bools, got {mask.dtype}")
         return self._spread(mask, "where", False)
-
-    # --- numbers
-
-    def _shift(self, causal: object) -> int:
-        """Query i sees the keys up to i + shift."""
-        if isinstance(causal, np.bool_):
-            causal = bool(causal)
-        if not isinstance(causal, bool | str):
-            raise TypeError(f"causal must be a bool or a str, got {causal!r}")
-        if causal not in CAUSAL:
-            raise ValueError(
-                f"causal must be one of {', '.join(map(repr, CAUSAL))}, got {causal!r}"
-            )
-        if causal is False:
-            return self.keys
-        return self.keys - self.queries if causal == "lower_right" else 0
-
-    def _scale(self, scale: object) -> float:
-        if scale is None:
-            return 1.0 / math.sqrt(self.features) if self.features else 1.0
-        if isinstance(scale, bool) or not isinstance(scale, numbers.Real | np.number):
-            raise TypeError(f"scale must be a real number or None, got {scale!r}")
-        number = float(scale)
-        if not math.isfinite(number):
-            raise ValueError(f"scale must be finite, got {scale!r}")
-        return number
 
     def _sink(self, sink: object) -> Array:
         if sink is None:
@@ -152,6 +167,22 @@ class Heads:
     def kv_index(self, head: int) -> Index:
         return tuple(int(i) for i in np.unravel_index(head, self.kv_lead)) if self.kv_lead else ()
 
+    @cached_property
+    def together(self) -> int:
+        """Tiles of queries for one call: several, so long as they need no rows of bias or mask."""
+        arrays = [a for a in (self.bias, self.where) if a is not None]
+        if any(a.strides[-2] for a in arrays):
+            return 1
+        tiles = -(-self.queries // QUERIES) * math.prod(self.lead)
+        return max(tiles // (12 * _threads.get_threads()), 1)
+
+    @cached_property
+    def is_steep(self) -> bool:
+        """Is a slope infinite?"""
+        with np.errstate(all="ignore"):
+            heat = self.temperature if any(self.temperature.strides) else self.temperature.flat[:1]
+            return self.scale != 0.0 and bool(np.isinf(self.scale / heat).any())
+
     @property
     def kv_heads(self) -> int:
         return math.prod(self.kv_lead)
@@ -163,6 +194,16 @@ class Heads:
         for first in range(0, self.kv_heads, step):
             yield range(first, min(first + step, self.kv_heads))
 
+    def matrix(self, array: Array, index: Index) -> Array:
+        """The keys or values of one head, as the kernels take them."""
+        return contiguous(array[index], self.kind)
+
+    def per_query(self, array: Array, index: Index, part: slice) -> Array:
+        """One number for each query of a part, or one for all if they are the same."""
+        if not any(array.strides):
+            return np.array([array.flat[0]])
+        return np.ascontiguousarray(array[index][part, 0])
+
     def tile(self, head: int, first: int, size: int) -> Tile:
         return Tile(self, head, first, min(first + size, self.queries))
 
@@ -172,7 +213,7 @@ class Heads:
 
 
 class Tile:
-    """Some queries of one head, padded to whole rows of registers."""
+    """Some queries of one head; what is padded is padded to whole rows of registers."""
 
     def __init__(self, heads: Heads, head: int, first: int, last: int) -> None:
         self.heads, self.index = heads, heads.index(head)
@@ -180,14 +221,24 @@ class Tile:
         self.rows = last - first
         step = ROWS32 if heads.narrow else ROWS64
         self.count = -(-self.rows // step) * step
-        self.visible = np.empty(self.count, np.int64)
-        self.visible[:] = np.clip(np.arange(self.count) + first + 1 + heads.shift, 0, heads.keys)
-        self.visible[self.rows :] = self.visible[self.rows - 1]
-        self.slope, self.slope_low = np.empty(self.count), np.empty(self.count)
-        slopes_of(heads.scale, self.number(heads.temperature, 1.0), self.slope, self.slope_low)
-        self.sink = self.number(heads.sink, -np.inf)
         self.biased = heads.bias is not None
-        self.extra = self._extra()
+
+    @cached_property
+    def visible(self) -> Array:
+        """How many keys each query sees."""
+        numbers = np.minimum(np.arange(self.count), self.rows - 1) + self.first_visible
+        return np.asarray(np.clip(numbers, 0, self.heads.keys))
+
+    @property
+    def first_visible(self) -> int:
+        return int(self.part.start + 1 + self.heads.shift)
+
+    @cached_property
+    def slopes(self) -> tuple[Array, Array]:
+        """scale / temperature of each query, in two words."""
+        slope, slope_low = np.empty(self.count), np.empty(self.count)
+        slopes_of(self.heads.scale, self.number(self.heads.temperature, 1.0), slope, slope_low)
+        return slope, slope_low
 
     def number(self, array: Array, padding: float) -> Array:
         """One number for each query."""
@@ -195,8 +246,12 @@ class Tile:
         out[: self.rows] = array[self.index][self.part, 0]
         return out
 
+    def own_rows(self, array: Array) -> Array:
+        """The rows of this tile in (heads, queries, features), as they are if they can be."""
+        return contiguous(array[self.index][self.part], self.heads.kind)
+
     def rows_of(self, array: Array) -> Array:
-        """The rows of this tile in (heads, queries, features), padded with 0."""
+        """The same, padded with 0."""
         out = np.zeros((self.count, array.shape[-1]), self.heads.kind)
         with np.errstate(all="ignore"):
             out[: self.rows] = array[self.index][self.part]
@@ -204,13 +259,13 @@ class Tile:
 
     def turned(self) -> tuple[Array, Array, Array]:
         """(queries, slope, low word): queries of a negative slope are turned round, exactly."""
-        q = self.rows_of(self.heads.q)
-        sign = np.copysign(1.0, self.slope)
-        if np.signbit(sign).any():
-            q *= sign[:, None].astype(q.dtype)
-        return q, sign * self.slope, sign * self.slope_low
+        slope, slope_low = (part.copy() for part in self.slopes)
+        q = np.empty((self.count, self.heads.features), self.heads.kind)
+        pad_queries(self.own_rows(self.heads.q), q, slope, slope_low)
+        return q, slope, slope_low
 
-    def _extra(self) -> Array:
+    @cached_property
+    def extra(self) -> Array:
         """The bias of each key, -inf where it is masked: one row if it is the same for all."""
         heads = self.heads
         lines = [
@@ -231,14 +286,37 @@ class Tile:
         return extra
 
 
+def with_lead(array: Array, lead: Index) -> Array:
+    """With all its heads; as it is if it has them, since what NumPy broadcasts is read-only."""
+    shape = lead + array.shape[-2:]
+    return array if array.shape == shape else np.broadcast_to(array, shape)
+
+
+def contiguous(array: Array, kind: np.dtype[Any]) -> Array:
+    """As it is, if a kernel can read it."""
+    if array.dtype == kind and array.flags.carray:
+        return array
+    with np.errstate(all="ignore"):
+        return np.array(array, kind, order="C")
+
+
+def in_parts(array: Array, kind: np.dtype[Any]) -> Iterator[tuple[slice, Array]]:
+    """The rows of a matrix as the kernels take them: all of it, or a copy of some at a time."""
+    if array.dtype == kind and array.flags.carray:
+        yield slice(0, len(array)), array
+        return
+    for first in range(0, len(array), KEYS):
+        part = slice(first, min(first + KEYS, len(array)))
+        yield part, contiguous(array[part], kind)
+
+
 def packed_rows(array: Array, kind: np.dtype[Any]) -> Array:
     """A (length, features) matrix, transposed, in panels."""
     length, features = array.shape
     lanes = lanes_of(kind)
     panels = np.empty((-(-length // lanes), features, lanes), kind)
-    for first in range(0, length, KEYS):
-        part = np.array(array[first : first + KEYS], kind, order="C")
-        pack_rows(part, panels[first // lanes : -(-(first + len(part)) // lanes)])
+    for part, rows in in_parts(array, kind):
+        pack_rows(rows, panels[part.start // lanes : -(-part.stop // lanes)])
     return panels
 
 
@@ -247,9 +325,8 @@ def packed_columns(array: Array, kind: np.dtype[Any], clean: Array | None = None
     length, features = array.shape
     lanes = lanes_of(kind)
     panels = np.empty((-(-features // lanes), length, lanes), kind)
-    for first in range(0, length, KEYS):
-        part = np.array(array[first : first + KEYS], kind, order="C")
-        pack_columns(part, panels[:, first : first + KEYS])
+    for part, rows in in_parts(array, kind):
+        pack_columns(rows, panels, part.start)
         if clean is not None:
-            clean[first // KEYS] = is_finite(part)
+            are_finite(rows, KEYS, clean[part.start // KEYS :])
     return panels

@@ -19,6 +19,7 @@ from hotmax._heads import Heads
 from hotmax._kernels.saturation import jacobian_norms
 from hotmax._softmax import entropy, softmax
 from hotmax._target_entropy import limits, solve
+from hotmax._transfer import numpy_of
 
 PEAKED = 0.99  # a row with a larger probability is saturated
 CHUNK = 1 << 20  # logits at a time
@@ -40,8 +41,8 @@ class Saturation:
     jacobian_max: float  #: the largest of them
     variance: float  #: mean variance of a row's logits, as they enter exp
     target: float  #: the mean entropy to aim at
-    factor: float | None  #: the temperature now, times this, gives it; None if nothing does
-    scale: float | None = None  #: the scale of attention now
+    factor: float | None  #: all logits, divided by this, give it; None if nothing does
+    scale: float | None = None  #: the scale of attention now, if a scale gives the target
     histogram: Array = field(repr=False, default_factory=lambda: np.zeros(0))
     slope_histogram: Array = field(repr=False, default_factory=lambda: np.zeros(0))
 
@@ -69,7 +70,7 @@ class Saturation:
         elif self.suggested_scale is not None:
             advice = f"scale {self.suggested_scale:.4g} gives it (now {self.scale:.4g})"
         else:
-            advice = f"{self.factor:.4g} times the temperature gives it"
+            advice = f"logits divided by {self.factor:.4g} give it"
         return [*lines, (f"for entropy {self.target:.4g}", advice)]
 
     def __str__(self) -> str:
@@ -87,15 +88,19 @@ class Saturation:
                 import matplotlib.pyplot as plt
             except ImportError:
                 raise ImportError('plots need matplotlib: pip install "hotmax[plot]"') from None
-            _, axes = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
-        for ax, counts, name in zip(
-            axes, (self.histogram, self.slope_histogram), ("p", "p (1 - p)"), strict=True
-        ):
-            ax.bar(EDGES[:-1], counts, np.diff(EDGES), align="edge", color="#3b6ea5")
-            ticks = np.arange(-12, 1, 3)
-            ax.set_xticks(ticks, [f"$10^{{{t}}}$" if t else "1" for t in ticks])
+            _, axes = plt.subplots(1, 2, figsize=(7, 3), layout="constrained")
+        kinds = (
+            (self.histogram, "p", {"color": "#0072b2"}),
+            (self.slope_histogram, "p (1 - p)", {"color": "#e69f00", "hatch": "///"}),
+        )
+        for ax, (counts, name, look) in zip(axes, kinds, strict=True):
+            ax.bar(EDGES[:-1], counts, np.diff(EDGES), align="edge", edgecolor="white", **look)
+            ax.set_yscale("log")  # one entry that has it all is to be seen beside a thousand
+            ax.set_ylim(0.5, 2.0 * max(counts.max(initial=1), 1))
+            ax.set_xticks([-12, -8, -4, 0], ["$\\leq 10^{-12}$", "$10^{-8}$", "$10^{-4}$", "1"])
             ax.set_xlim(EDGES[0], EDGES[-1])
-            ax.set_xlabel(f"{name} (the first bin: that or less)")
+            ax.yaxis.set_major_formatter("{x:g}")
+            ax.set_xlabel(name)
             ax.set_ylabel("entries")
             ax.spines[["top", "right"]].set_visible(False)
         return axes
@@ -135,9 +140,9 @@ def saturation(
         p (1 - p)                 mean 0.000291, largest 0.000582
         norm of the Jacobian      mean 0.000844, largest 0.000844
         variance of the logits    14.25
-        for entropy 1             4.817 times the temperature gives it
+        for entropy 1             logits divided by 4.817 give it
     """
-    rows = Rows(x, axis, temperature, where)
+    rows = Rows(numpy_of(x), axis, numpy_of(temperature, "temperature"), numpy_of(where, "where"))
     wanted = check_target(target)
     x3, mask3 = rows.view(rows.x), rows.mask_view()
     logits = x3.reshape(-1, rows.classes)
@@ -169,16 +174,20 @@ def attention_saturation(
     causal: bool | str = False,
     scale: float | None = None,
     temperature: object = 1.0,
+    bias: object = None,
+    sink: object = None,
     target: float | None = None,
 ) -> Saturation:
-    """How saturated the weights softmax(q k^T * scale / T) of attention are.
+    """How saturated the weights softmax(q k^T * scale / T + bias) of attention are.
 
     Args:
-        q, k, where, causal, scale, temperature: As in `attention`.
+        q, k, where, causal, scale, temperature, bias, sink: As in `attention`. A sink counts as one
+            more class.
         target: As in `saturation`.
 
     Returns:
         A `Saturation`, with the scale now and the one that brings the mean entropy to `target`.
+        With a bias or a sink no scale need do that: `factor` then divides them too.
 
     Example:
         >>> import numpy as np
@@ -190,7 +199,17 @@ def attention_saturation(
         >>> hm.attention_saturation(q, k).saturated
         0.0
     """
-    heads = Heads(q, k, None, where=where, causal=causal, scale=scale, temperature=temperature)
+    heads = Heads(
+        numpy_of(q, "q"),
+        numpy_of(k, "k"),
+        None,
+        where=numpy_of(where, "where"),
+        causal=causal,
+        scale=scale,
+        temperature=numpy_of(temperature, "temperature"),
+        bias=numpy_of(bias, "bias"),
+        sink=numpy_of(sink, "sink"),
+    )
     wanted = check_target(target)
     if np.any(heads.temperature == 0.0):
         raise ValueError("temperature must not be 0: softmax has no derivative there")
@@ -205,14 +224,21 @@ def attention_saturation(
                 with np.errstate(all="ignore"):
                     logits = heads.q[index][part].astype(np.float64) @ keys.T
                     logits *= heads.scale / heads.temperature[index][part]
+                    if heads.bias is not None:
+                        logits += heads.bias[index][part]
                 seen = np.arange(first, first + len(logits))[:, None] + heads.shift
                 mask = np.arange(heads.keys) <= seen
                 if heads.where is not None:
                     mask = mask & heads.where[index][part]
+                if sink is not None:
+                    column = heads.sink[index][part]
+                    logits = np.concatenate([logits, column], -1)
+                    mask = np.concatenate([mask, column > -np.inf], -1)
                 yield logits, mask
 
     size = math.prod(heads.lead) * heads.queries * heads.keys
-    return tally(chunks(), size, wanted, heads.scale)
+    free = bias is None and sink is None
+    return tally(chunks(), size, wanted, heads.scale if free else None)
 
 
 def tally(
@@ -235,7 +261,7 @@ def tally(
         if np.isnan(logits[present]).any() or np.isposinf(logits[present]).any():
             raise ValueError("x must not hold nan or +inf where it is not masked")
         p = softmax(logits, where=present)
-        slope = p * (1.0 - p)
+        slope = p * remainders(p)
         norm = np.empty(len(p))
         jacobian_norms(p, norm)
         n = present.sum(-1)
@@ -278,6 +304,17 @@ def tally(
         histogram=counts[0],
         slope_histogram=counts[1],
     )
+
+
+def remainders(p: Array) -> Array:
+    """1 - p; the sum of the others for the largest, where the difference has no digits left."""
+    rest = 1.0 - p
+    if p.size:
+        top = p.argmax(-1)[:, None]
+        others = p.copy()
+        np.put_along_axis(others, top, 0.0, -1)
+        np.put_along_axis(rest, top, others.sum(-1, keepdims=True), -1)
+    return rest
 
 
 def check_target(target: object) -> float | None:

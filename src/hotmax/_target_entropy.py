@@ -9,6 +9,7 @@ import numpy as np
 
 from hotmax._boundary import Array, Axis, Rows, as_array
 from hotmax._softmax import entropy, softmax
+from hotmax._transfer import like, numpy_of
 
 STEPS = 200  # enough to halve from the smallest to the largest number and on to the last bit
 
@@ -45,8 +46,8 @@ def temperature_for_entropy(
         >>> round(float(hm.entropy(logits, temperature=heat)), 12)
         0.9
     """
-    rows = Rows(logits, axis, 1.0, where)
-    aim = as_array(target, "target").astype(np.float64)
+    rows = Rows(numpy_of(logits, "logits"), axis, 1.0, numpy_of(where, "where"))
+    aim = as_array(numpy_of(target, "target"), "target").astype(np.float64)
     if aim.ndim and not per_row:
         raise ValueError(
             f"target must be a number unless per_row=True, got an array of shape {aim.shape}"
@@ -71,7 +72,7 @@ def temperature_for_entropy(
         return float(solve(x[some][None], aims[some][:1])[0])
     result = np.full(rows.count, np.nan)
     result[some] = solve(x[some][:, None], aims[some])
-    return result.reshape(shape) if shape else float(result[0])
+    return like(result.reshape(shape), logits) if shape else float(result[0])
 
 
 def limits(x: Array) -> tuple[Array, Array]:

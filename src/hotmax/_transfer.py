@@ -1,6 +1,6 @@
 """Tensors of torch and arrays of jax: read as NumPy arrays, and results given back in their kind.
 
-Draws have no derivative, so that is all they need.
+Draws and diagnoses have no derivative, so that is all they need.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def numpy_of(x: object, name: str = "x") -> Any:
         return tensor.float().numpy() if tensor.dtype is torch.bfloat16 else tensor.numpy()
     if library == "jax":
         if isinstance(x, sys.modules["jax"].core.Tracer):
-            raise TypeError(f"{name} is traced, as inside jax.jit: draw outside of it")
+            raise TypeError(f"{name} is traced, as inside jax.jit: call this outside of it")
         return np.asarray(thing)
     return x
 

@@ -1,16 +1,8 @@
-"""Attention over one tile of queries: keys stream by, a tile at a time, past a running softmax.
+"""Attention over tiles of queries: keys stream by, a tile at a time, past a running softmax.
 
-    scores = q . k                            a tile of keys through the registers
-    z      = slope * score + bias             slope = scale / T; -inf where a key is not to be seen
-    m, l, acc                                 the largest z so far, sum exp(z - m), sum exp(z - m) v
-    out    = acc / (l + exp(sink - m))
+    out = acc / (l + exp(sink - m))
 
-When m grows, l and acc shrink by the same factor. float32 is computed in float32, with l in
-float64; float64 in two words, so that scores of any size keep their last digits (arrays named
-`low` hold the second word and are None for float32: that branch is then not compiled).
-
-`extra` holds the bias of each key, -inf where it is masked; one row of it may stand for all, and no
-row for nothing. Query r of a tile sees the first `visible[r]` keys, which never fall with r.
+The words that it is made of, and the names of their arguments, are those of running.py.
 """
 
 from __future__ import annotations
@@ -19,216 +11,73 @@ import math
 
 import numpy as np
 
-from hotmax._kernels.arithmetic import (
-    LOG2E,
-    UNBIAS64,
-    add_in_any_order,
-    exp2_narrow,
-    exp2_parts,
-    fma,
-    inline,
-    kernel,
-    maximum,
-    two_difference,
-    two_sum,
+from hotmax._kernels.arithmetic import fma, kernel, maximum, two_sum
+from hotmax._kernels.products import (
+    LANES32,
+    LANES64,
+    ROWS32,
+    ROWS64,
+    are_finite,
+    pack_columns,
+    pack_rows,
 )
-from hotmax._kernels.products import LANES32, LANES64, ROWS32, ROWS64, add_tile, multiply_tile
-from hotmax._kernels.wide import over, product
-
-KEYS = 192  # keys in a tile: whole panels, and whole rows when the tile is read as columns
-
-DEPTH = 64  # keys whose weighted values are added up apart: short sums round less than long ones
-
-LARGEST32 = 3e38
-LARGEST64 = 1e300
-LOWEST = -1020.0  # 2**LOWEST is nothing beside 1
-
-
-@kernel
-def slopes_of(scale, temperature, slope, slope_low):
-    """scale / T in two words. 0 for a scale of 0, whatever T."""
-    for r in range(slope.size):
-        t = temperature[r]
-        slope[r], slope_low[r] = 0.0, 0.0
-        if scale != 0.0:
-            slope[r] = scale / t
-            if t != 0.0 and abs(slope[r]) < np.inf and slope[r] != 0.0:
-                slope_low[r] = over(scale, 0.0, t)[1]
+from hotmax._kernels.running import (
+    KEYS,
+    QUERIES,
+    add_values,
+    close,
+    largest,
+    over_two_words,
+    prepare_row,
+    score,
+    slopes_of,
+    soften,
+)
 
 
 @kernel
-def score(q, keys, first, last, visible, scores, low):
-    """scores[r, key - first] = q[r] . key, for the keys that query r, or one below it, can see."""
-    depth, width = q.shape[1], scores.shape[1]
-    lanes = LANES32 if low is None else LANES64
-    rows = ROWS32 if low is None else ROWS64
-    for p in range(first // lanes, -(-last // lanes)):
-        for i in range(0, q.shape[0], rows):
-            if visible[i + rows - 1] > p * lanes:
-                at = i * width + p * lanes - first
-                start = p * depth * lanes
-                multiply_tile(q, i * depth, depth, 1, keys, start, depth, scores, low, at, width)
-
-
-# A row of a tile is told by its number and its size: a slice would cost as much as its arithmetic.
-
-
-@inline
-def mask_row(scores, r, size, extra, line, first):
-    for j in range(size):
-        masked = extra[line, first + j] == -np.inf
-        scores[r, j] = scores.dtype.type(-np.inf) if masked else scores[r, j]
-
-
-@inline
-def bias_narrow(scores, r, size, extra, line, first, slope):
-    """Scores become z = slope * score + bias."""
-    for j in range(size):
-        bias = extra[line, first + j]
-        z = fma(scores[r, j], slope, bias)
-        scores[r, j] = np.float32(-np.inf) if bias == -np.inf else z
-
-
-@inline
-def bias_wide(scores, low, r, size, extra, line, first, slope, slope_low):
-    for j in range(size):
-        bias = extra[line, first + j]
-        z, z_low = product(scores[r, j], low[r, j], slope, slope_low)
-        total, carry = two_sum(z, bias)
-        scores[r, j] = -np.inf if bias == -np.inf else total
-        low[r, j] = carry + z_low if abs(scores[r, j]) < np.inf else 0.0
-
-
-@kernel
-def prepare_row(scores, low, r, size, extra, first, biased, slope, slope_low):
-    """Mask and bias of row r of the scores, whose first key is `first`."""
-    line = r if extra.shape[0] > 1 else 0
-    if not biased:
-        mask_row(scores, r, size, extra, line, first)
-    elif low is None:
-        bias_narrow(scores, r, size, extra, line, first, np.float32(slope))
-    else:
-        bias_wide(scores, low, r, size, extra, line, first, slope, slope_low)
-
-
-@inline
-def largest(scores, r, size, m):
-    for j in range(size):
-        m = maximum(m, scores[r, j])
-    return m
-
-
-@kernel
-def count_infinite(scores, r, size):
-    """+inf becomes 1, all else 0: entries of +inf share all the mass."""
-    count = 0.0
-    for j in range(size):
-        one = 1.0 if scores[r, j] == np.inf else 0.0
-        scores[r, j] = one
-        count += one
-    return count
-
-
-@inline
-def exponentials_narrow(scores, r, size, m, slope2):
-    total = 0.0
-    for j in range(size):
-        scores[r, j] = exp2_narrow((scores[r, j] - m) * slope2)
-    for j in range(size):
-        total = add_in_any_order(total, np.float64(scores[r, j]))
-    return total
-
-
-@inline
-def power_of(d, d_low, slope2, slope2_low):
-    """2**((d + d_low) * slope2), rounded once; 0 for a nan or far below."""
-    y, y_low = product(d, d_low, slope2, slope2_low)
-    inside = y >= LOWEST
-    y_low = min(max(y_low, -0.5), 0.5)  # beyond that the slope is so steep that only d counts
-    t, power = exp2_parts(y if inside else LOWEST, y_low if inside else 0.0)
-    return fma(power, t, power) * UNBIAS64 if inside else 0.0
-
-
-@inline
-def exponentials_wide(scores, low, r, size, m, slope2, slope2_low):
-    for j in range(size):
-        d, d_low = two_difference(scores[r, j], m)
-        scores[r, j] = power_of(d, d_low + low[r, j], slope2, slope2_low)
-    total, rest = 0.0, 0.0
-    for j in range(size):
-        total, carry = two_sum(total, scores[r, j])
-        rest += carry
-    return total, rest
-
-
-@kernel
-def soften(scores, low, r, size, m, slope, slope_low):
-    """Scores become exp(slope * (score - m)); m grows to the row's largest first.
-
-    Gives the new m, the factor by which what came before shrinks, and the sum in two words.
-    """
-    peak = largest(scores, r, size, m)
-    if peak == -np.inf or peak != peak:
-        scores[r, :size] = 0.0
-        return peak, scores.dtype.type(1.0), 0.0, 0.0
-    if peak == np.inf:
-        count = count_infinite(scores, r, size)
-        return peak, scores.dtype.type(1.0 if m == np.inf else 0.0), count, 0.0
-    if low is None:
-        steep = np.float32(min(slope * LOG2E, LARGEST32))
-        total = exponentials_narrow(scores, r, size, peak, steep)
-        return peak, exp2_narrow((m - peak) * steep), total, 0.0
-    else:
-        slope2 = min(slope * LOG2E, LARGEST64)
-        slope2_low = 0.0 if slope2 == LARGEST64 else fma(slope, LOG2E, -slope2) + slope_low * LOG2E
-        total, rest = exponentials_wide(scores, low, r, size, peak, slope2, slope2_low)
-        return peak, power_of(m - peak, 0.0, slope2, slope2_low), total, rest
-
-
-@kernel
-def add_values(scores, first, depths, values, clean, acc, acc_low, factors):
-    """acc = factor * acc + scores . values, for the keys of one tile; `factors` are used up.
-
-    A tile with an inf or nan among its values is added key by key, without those of weight 0.
-    """
-    width, features = scores.shape[1], acc.shape[1]
-    rows = ROWS32 if acc_low is None else ROWS64
-    lanes = LANES32 if acc_low is None else LANES64
-    if not clean:
-        for r in range(scores.shape[0]):
-            for j in range(features):
-                total = np.float64(acc[r, j]) * factors[r]
-                for k in range(depths[r]):
-                    if scores[r, k] != 0.0:
-                        v = values[j // lanes, first + k, j % lanes]
-                        total += np.float64(scores[r, k]) * v
-                acc[r, j] = total
-                if acc_low is not None:
-                    acc_low[r, j] *= factors[r]
-        return
-    for begin in range(0, depths[-1], DEPTH):
-        if begin == DEPTH:
-            factors[:] = 1.0
-        for p in range(values.shape[0]):
-            start = (p * values.shape[1] + first + begin) * lanes
-            for i in range(0, scores.shape[0], rows):
-                depth, at = min(depths[i + rows - 1] - begin, DEPTH), i * features + p * lanes
-                if depth > 0:
-                    add_tile(
-                        scores,
-                        i * width + begin,
-                        width,
-                        1,
-                        values,
-                        start,
-                        depth,
-                        acc,
-                        acc_low,
-                        at,
-                        features,
-                        factors,
-                        i,
-                    )
+def attend_keys(
+    q,
+    keys,
+    values,
+    clean,
+    origin,
+    first,
+    last,
+    extra,
+    biased,
+    slope,
+    slope_low,
+    visible,
+    scores,
+    low,
+    acc,
+    acc_low,
+    m,
+    depths,
+    factors,
+):
+    """Take the keys first..last into acc and (m, l); the panels begin at key `origin`."""
+    score(q, keys, origin, first, last, visible, scores, low)
+    for r in range(q.shape[0]):
+        size = max(min(visible[r], last) - first, 0)
+        depths[r] = size
+        factors[r] = 1.0
+        if size > 0:
+            if extra.shape[0] > 0:
+                prepare_row(scores, low, r, size, extra, first, biased, slope[r], slope_low[r])
+            steep, steep_low = (1.0, 0.0) if biased else (slope[r], slope_low[r])
+            before = acc.dtype.type(m[0, r])
+            peak, factor, total, rest = soften(scores, low, r, size, before, steep, steep_low)
+            factors[r] = factor
+            m[0, r] = peak
+            old = m[1, r] * factor
+            lost = fma(m[1, r], np.float64(factor), -old) + m[2, r] * factor
+            m[1, r], carry = two_sum(old, total)
+            m[2, r] = carry + (rest + lost)
+        for j in range(size, last - first):
+            scores[r, j] = 0.0
+    add_values(scores, first - origin, depths, values, clean, acc, acc_low, factors)
 
 
 @kernel
@@ -238,6 +87,7 @@ def attend(
     """acc and (m, l) of one tile of queries over all keys; `m` has the rows m, l, l_low.
 
     With a bias the slope is worked into the scores, and m is in units of z; else m is a score.
+    Keys and values come packed, or as matrices that are packed tile by tile.
     """
     count = q.shape[0]
     factors = np.ones(count, acc.dtype)
@@ -248,75 +98,114 @@ def attend(
     m[0, :] = -np.inf
     m[1:, :] = 0.0
     seen = visible[count - 1]
-    for first in range(0, seen, KEYS):
-        last = min(first + KEYS, seen)
-        score(q, keys, first, last, visible, scores, low)
-        for r in range(count):
-            size = max(min(visible[r], last) - first, 0)
-            depths[r] = size
-            factors[r] = 1.0
-            if size > 0:
-                if extra.shape[0] > 0:
-                    prepare_row(scores, low, r, size, extra, first, biased, slope[r], slope_low[r])
-                steep, steep_low = (1.0, 0.0) if biased else (slope[r], slope_low[r])
-                before = acc.dtype.type(m[0, r])
-                peak, factor, total, rest = soften(scores, low, r, size, before, steep, steep_low)
-                factors[r] = factor
-                m[0, r] = peak
-                old = m[1, r] * factor
-                lost = fma(m[1, r], np.float64(factor), -old) + m[2, r] * factor
-                m[1, r], carry = two_sum(old, total)
-                m[2, r] = carry + (rest + lost)
-            for j in range(size, last - first):
-                scores[r, j] = 0.0
-        add_values(scores, first, depths, values, clean[first // KEYS], acc, acc_low, factors)
+    if keys.ndim == 3:
+        for first in range(0, seen, KEYS):
+            attend_keys(
+                q, keys, values, clean[first // KEYS], 0, first, min(first + KEYS, seen), extra,
+                biased, slope, slope_low, visible, scores, low, acc, acc_low, m, depths, factors,
+            )  # fmt: skip
+    else:
+        lanes = LANES32 if low is None else LANES64
+        rows = np.empty((KEYS // lanes, keys.shape[1], lanes), q.dtype)
+        columns = np.empty((acc.shape[1] // lanes, KEYS, lanes), q.dtype)
+        for first in range(0, seen, KEYS):
+            last = min(first + KEYS, seen)
+            pack_rows(keys[first:last], rows[: -(-(last - first) // lanes)])
+            pack_columns(values[first:last], columns, 0)
+            are_finite(values[first:last], KEYS, clean[first // KEYS :])
+            attend_keys(
+                q, rows, columns, clean[first // KEYS], first, first, last, extra,
+                biased, slope, slope_low, visible, scores, low, acc, acc_low, m, depths, factors,
+            )  # fmt: skip
 
 
 @kernel
-def close(peak, total, rest, biased, slope, slope_low, sink):
-    """(denominator in two words, its logarithm) of one query, the sink added.
-
-    The denominator is nan for a row with a nan, and inf where the weights are to be 0.
-    """
-    if peak != peak:
-        return np.nan, 0.0, np.nan
-    if peak == -np.inf or sink == np.inf:
-        return np.inf, 0.0, sink
-    z, z_low = np.float64(peak), 0.0
-    if not biased and abs(z) < np.inf:
-        z, z_low = product(z, 0.0, slope, slope_low)
-    if sink > -np.inf:
-        d, d_low = two_difference(sink, z)
-        share = math.exp(d) * (1.0 + (d_low - z_low)) if abs(d) < np.inf else math.exp(d)
-        if share > LARGEST64:
-            return np.inf, 0.0, sink
-        total, carry = two_sum(total, share)
-        rest += carry
-    total, rest = two_sum(total, rest)
-    return total, rest, z + (math.log(total) + z_low)
-
-
-@inline
-def over_two_words(a, a_low, total, rest):
-    """(a + a_low) / (total + rest), rounded about once."""
-    out = (a + a_low) / total
-    lost = fma(-out, total, a) + (a_low - out * rest)
-    return out + lost / total if abs(out) < np.inf and total < np.inf else out
-
-
-@kernel
-def finish(acc, acc_low, m, biased, slope, slope_low, sink, logsumexp):
-    """acc / (l + exp(sink - m)), and the logarithm of that denominator."""
-    for r in range(acc.shape[0]):
+def finish(acc, acc_low, m, biased, slope, slope_low, sink, out, logsumexp):
+    """out = acc / (l + exp(sink - m)), and the logarithm of that denominator."""
+    for r in range(out.shape[0]):
+        s = sink[r if sink.size > 1 else 0]
         total, rest, logsumexp[r] = close(
-            m[0, r], m[1, r], m[2, r], biased, slope[r], slope_low[r], sink[r]
+            m[0, r], m[1, r], m[2, r], biased, slope[r], slope_low[r], s
         )
         inverse = 1.0 / total
-        for j in range(acc.shape[1]):
+        for j in range(out.shape[1]):
             if acc_low is None:
-                acc[r, j] = np.float64(acc[r, j]) * inverse
+                out[r, j] = np.float64(acc[r, j]) * inverse
             else:
-                acc[r, j] = over_two_words(acc[r, j], acc_low[r, j], total, rest)
+                out[r, j] = over_two_words(acc[r, j], acc_low[r, j], total, rest)
+
+
+@kernel
+def pad_queries(source, q, slope, slope_low):
+    """Queries in whole rows of registers; those of a negative slope are turned round, exactly."""
+    for r in range(source.shape[0]):
+        turned = math.copysign(1.0, slope[r])
+        sign = q.dtype.type(turned)
+        slope[r] *= turned
+        slope_low[r] *= turned
+        for j in range(source.shape[1]):
+            q[r, j] = source[r, j] * sign
+    q[source.shape[0] :] = 0.0
+
+
+@kernel
+def attend_tiles(
+    source,
+    keys,
+    values,
+    clean,
+    extra,
+    biased,
+    scale,
+    temperature,
+    sink,
+    first_visible,
+    length,
+    out,
+    logsumexp,
+    low,
+    acc_low,
+):
+    """Attention of some queries, the first of which sees `first_visible` of `length` keys.
+
+    temperature, sink and extra: a row for each query, or one for all. `low` and `acc_low` are room
+    for the second words of one tile, or None.
+    """
+    kind = source.dtype
+    step = ROWS32 if low is None else ROWS64
+    lanes = LANES32 if low is None else LANES64
+    room = min(-(-source.shape[0] // step) * step, QUERIES)
+    slopes, visible = np.empty((2, room)), np.empty(room, np.int64)
+    q, scores = np.empty((room, source.shape[1]), kind), np.empty((room, KEYS), kind)
+    acc, m = np.empty((room, -(-out.shape[1] // lanes) * lanes), kind), np.empty((3, room))
+    for first in range(0, source.shape[0], QUERIES):
+        size = min(source.shape[0] - first, QUERIES)
+        part, count = slice(first, first + size), -(-size // step) * step
+        slope, slope_low = slopes[0, :count], slopes[1, :count]
+        slope[size:], slope_low[size:] = 0.0, 0.0
+        heat = temperature[part] if temperature.size > 1 else temperature
+        slopes_of(scale, heat, slope[:size], slope_low[:size])
+        pad_queries(source[part], q[:count], slope, slope_low)
+        for r in range(count):
+            visible[r] = min(max(first_visible + first + min(r, size - 1), 0), length)
+        attend(
+            q[:count],
+            keys,
+            values,
+            clean,
+            extra[part] if extra.shape[0] > 1 else extra,
+            biased,
+            slope,
+            slope_low,
+            visible[:count],
+            scores[:count],
+            low,
+            acc[:count],
+            acc_low,
+            m,
+        )
+        own = sink[part] if sink.size > 1 else sink
+        finish(acc, acc_low, m, biased, slope, slope_low, own, out[part], logsumexp[part])
 
 
 @kernel
@@ -361,7 +250,7 @@ def harden(scores, low, r, size, extra, biased, sink):
 def weigh(q, keys, extra, biased, slope, slope_low, sink, visible, scores, low, logsumexp):
     """scores[r, :] becomes the weights of query r over all keys."""
     count = q.shape[0]
-    score(q, keys, 0, visible[count - 1], visible, scores, low)
+    score(q, keys, 0, 0, visible[count - 1], visible, scores, low)
     for r in range(count):
         size = visible[r]
         scores[r, size:] = 0.0

@@ -22,8 +22,8 @@ from hotmax._kernels.arithmetic import (
     two_difference,
     two_sum,
 )
-from hotmax._kernels.attention import KEYS, add_values, power_of, score
 from hotmax._kernels.products import LANES32, LANES64, ROWS32, ROWS64, add_tile
+from hotmax._kernels.running import KEYS, add_values, power_of, score
 from hotmax._kernels.wide import product
 
 STEEP32 = np.float32(LOG2E)
@@ -84,25 +84,14 @@ def gradient_tile(
     grads_low,
 ):
     """p and steep * ds of one tile of queries and the keys first..last, 0 where out of sight."""
-    score(q, keys, first, last, visible, scores, low)
-    score(dout, values, first, last, visible, grads, grads_low)
+    score(q, keys, 0, first, last, visible, scores, low)
+    score(dout, values, 0, first, last, visible, grads, grads_low)
     for r in range(q.shape[0]):
         size = max(min(visible[r], last) - first, 0)
         gradient_row(
-            scores,
-            low,
-            grads,
-            grads_low,
-            r,
-            size,
-            extra,
-            first,
-            slope[r],
-            slope_low[r],
-            steep[r],
-            logsumexp[r],
-            delta[r],
-        )
+            scores, low, grads, grads_low, r, size, extra, first, slope[r], slope_low[r],
+            steep[r], logsumexp[r], delta[r],
+        )  # fmt: skip
         for j in range(size, last - first):
             scores[r, j] = 0.0
             grads[r, j] = 0.0
@@ -135,24 +124,9 @@ def gradient_of_queries(
     for first in range(0, seen, KEYS):
         last = min(first + KEYS, seen)
         gradient_tile(
-            q,
-            dout,
-            keys,
-            values,
-            extra,
-            slope,
-            slope_low,
-            slope,
-            visible,
-            logsumexp,
-            delta,
-            first,
-            last,
-            scores,
-            low,
-            grads,
-            grads_low,
-        )
+            q, dout, keys, values, extra, slope, slope_low, slope, visible, logsumexp, delta,
+            first, last, scores, low, grads, grads_low,
+        )  # fmt: skip
         depths[:] = last - first
         add_values(grads, first, depths, columns, True, dq, dq_low, factors)
 
@@ -167,20 +141,9 @@ def add_transposed(scores, columns, out, out_low, factors):
         for i in range(0, out.shape[0], rows):
             at = i * features + p * lanes
             add_tile(
-                scores,
-                i,
-                1,
-                width,
-                columns,
-                p * depth * lanes,
-                depth,
-                out,
-                out_low,
-                at,
-                features,
-                factors,
-                i,
-            )
+                scores, i, 1, width, columns, p * depth * lanes, depth, out, out_low, at,
+                features, factors, i,
+            )  # fmt: skip
 
 
 @kernel
@@ -210,24 +173,9 @@ def add_gradient_of_keys(
 ):
     """Add what one tile of queries gives to dk and dv of the keys first..last."""
     gradient_tile(
-        q,
-        dout,
-        keys,
-        values,
-        extra,
-        slope,
-        slope_low,
-        slope,
-        visible,
-        logsumexp,
-        delta,
-        first,
-        last,
-        scores,
-        low,
-        grads,
-        grads_low,
-    )
+        q, dout, keys, values, extra, slope, slope_low, slope, visible, logsumexp, delta, first,
+        last, scores, low, grads, grads_low,
+    )  # fmt: skip
     factors = np.ones(KEYS, q.dtype)
     add_transposed(grads, q_columns, dk, dk_low, factors)
     add_transposed(scores, dout_columns, dv, dv_low, factors)

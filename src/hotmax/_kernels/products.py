@@ -226,18 +226,19 @@ else:
 
 
 @kernel
-def pack_columns(x, panels):
-    """panels[p, k, lane] = x[k, p * lanes + lane]."""
+def pack_columns(x, panels, start):
+    """panels[p, start + k, lane] = x[k, p * lanes + lane]."""
     lanes = panels.shape[2]
     n = x.shape[1]
     for p in range(panels.shape[0]):
         first = p * lanes
-        width = min(lanes, n - first)
+        if first + lanes <= n:  # a plain copy, which is worth being one
+            for k in range(x.shape[0]):
+                panels[p, start + k, :] = x[k, first : first + lanes]
+            continue
         for k in range(x.shape[0]):
-            for j in range(width):
-                panels[p, k, j] = x[k, first + j]
-            for j in range(width, lanes):
-                panels[p, k, j] = 0.0
+            for j in range(lanes):
+                panels[p, start + k, j] = x[k, first + j] if first + j < n else 0.0
 
 
 @kernel
@@ -257,10 +258,11 @@ def pack_rows(x, panels):
 
 
 @kernel
-def is_finite(x):
-    """Is there neither inf nor nan in x?"""
-    rest = 0.0
-    for i in range(x.shape[0]):
-        for j in range(x.shape[1]):
-            rest = add_in_any_order(rest, abs(np.float64(x[i, j]) * 0.0))
-    return rest == 0.0
+def are_finite(x, step, clean):
+    """clean[i]: is there neither inf nor nan in rows i * step and on of x?"""
+    for i in range(-(-x.shape[0] // step)):
+        rest = 0.0
+        for r in range(i * step, min((i + 1) * step, x.shape[0])):
+            for j in range(x.shape[1]):
+                rest = add_in_any_order(rest, abs(np.float64(x[r, j]) * 0.0))
+        clean[i] = rest == 0.0

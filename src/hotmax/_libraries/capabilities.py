@@ -3,6 +3,7 @@
 gradients   the same kind of array comes back, and can be differentiated
 lazy        the same kind comes back, and nothing is computed before it is asked for
 values      the same kind comes back
+numbers     what comes back is no array
 no          a TypeError names the kind; convert with np.asarray
 """
 
@@ -27,7 +28,8 @@ _EVERYWHERE = {
 # Labels are looked at before any work, so Dask computes.
 _LABELS = {**_EVERYWHERE, "dask": "values"}
 _DRAWS = {**_EVERYWHERE, "torch": "values", "jax": "values", "dask": "no", "other": "no"}
-_NUMPY = {**_DRAWS, "torch": "no", "jax": "no"}
+_ATTENTION = {**_EVERYWHERE, "dask": "no"}
+_NUMBERS = {**_DRAWS, "numpy": "numbers", "torch": "numbers", "jax": "numbers"}
 
 CAPABILITIES: dict[str, dict[str, str]] = {
     **dict.fromkeys(
@@ -50,11 +52,7 @@ CAPABILITIES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("one_hot", "smooth_labels"), dict.fromkeys(LIBRARIES, "values")),
     "gumbel_softmax": {**_DRAWS, "torch": "gradients", "jax": "gradients"},
     **dict.fromkeys(("sample", "truncate", "penalize", "bias"), _DRAWS),
-    **dict.fromkeys(
-        (
-            *("attention", "attention_weights", "attention_vjp"),
-            *("saturation", "attention_saturation", "temperature_for_entropy"),
-        ),
-        _NUMPY,
-    ),
+    **dict.fromkeys(("attention", "attention_weights"), _ATTENTION),
+    "attention_vjp": {**_ATTENTION, "other": "no"},
+    **dict.fromkeys(("saturation", "attention_saturation", "temperature_for_entropy"), _NUMBERS),
 }

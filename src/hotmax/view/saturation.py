@@ -28,11 +28,11 @@ def main() -> None:
         import matplotlib.pyplot as plt
     except ImportError:
         sys.exit('plots need matplotlib: pip install "hotmax[plot]"')
-    figure, axes = plt.subplots(2, 2, figsize=(9, 6), layout="constrained", sharex=True)
+    figure, axes = plt.subplots(2, 2, figsize=(5.5, 5), layout="constrained", sharex=True)
     for row, (name, result) in zip(axes, found.items(), strict=True):
         result.plot(row)
-        row[0].set_title(f"Weights {name}", loc="left", fontsize=10)
-        row[1].set_title(f"p (1 - p) {name}", loc="left", fontsize=10)
+        row[0].set_title(name, loc="left", fontsize=11, fontweight="bold")
+        row[1].set_ylabel("")
     for ax in axes[0]:
         ax.set_xlabel("")
     figure.savefig(sys.argv[1], dpi=150)
