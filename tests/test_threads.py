@@ -392,3 +392,43 @@ def test_a_signal_handler_may_call_hotmax():
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_processes_that_compile_at_the_same_time(tmp_path):
+    """Both find an empty index; neither may write over what the other has compiled."""
+    (tmp_path / "twice.py").write_text(
+        "def twice(x):\n    for i in range(x.size):\n        x[i] *= 2\n"
+    )
+    output = prints(
+        f"""
+        import sys
+        import numpy as np
+        from hotmax._kernels.arithmetic import kernel
+        sys.path.insert(0, {str(tmp_path)!r})
+        from twice import twice
+
+        one, other, later = kernel(twice), kernel(twice), kernel(twice)
+        file = one._cache._cache_file
+        save, late = file._save_data, []
+        file._save_data = lambda *data: late.append(data)  # writes last
+        other._cache._cache_file._load_index = dict  # read before `one` had saved
+        for compiled, kind in ((one, "f4"), (other, "f8"), (later, "f4"), (later, "f8")):
+            if compiled is later and late:
+                save(*late.pop())
+            x = np.ones(1, kind)
+            compiled(x)
+            print(x.dtype, x[0])
+        """,
+        NUMBA_CACHE_DIR=str(tmp_path / "cache"),
+    )
+    assert output.split() == [
+        "float32",
+        "2.0",
+        "float64",
+        "2.0",
+        "float32",
+        "2.0",
+        "float64",
+        "2.0",
+    ]
+    assert len(list(tmp_path.rglob("*.nbc"))) == 2

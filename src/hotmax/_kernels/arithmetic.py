@@ -8,6 +8,7 @@ sign of zero, so that it compiles to one instruction and a nan fix-up.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import math
 from fractions import Fraction
 from pathlib import Path
@@ -57,9 +58,26 @@ def kernel(function: Any, nogil: bool = True) -> Any:
         return njit(**options)(function)
     cache = compiled._cache
     cache._cache_file._source_stamp = _STAMP
+    cache._cache_file.save = _by_signature(cache._cache_file)
     cache.load_overload = _if_the_disk_allows(cache.load_overload)
     cache.save_overload = _if_the_disk_allows(cache.save_overload)
     return compiled
+
+
+def _by_signature(cache_file: Any) -> Any:
+    """Save under a name that the signature gives.
+
+    Numba counts 1, 2, 3: processes that compile at the same time give one name to two signatures,
+    and whoever loads it later gets code for other types.
+    """
+
+    def save(key: Any, data: Any) -> None:
+        digest = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+        name = cache_file._index_name.removesuffix(".nbi") + f".{digest}.nbc"
+        cache_file._save_data(name, data)
+        cache_file._save_index({**cache_file._load_index(), key: name})
+
+    return save
 
 
 def _if_the_disk_allows(step: Any) -> Any:
