@@ -41,7 +41,7 @@ def run(code: str, **environment: str) -> str:
 # --- imports go only down the flow ------------------------------------------------------------
 
 FLOW = (
-    {"_boundary", "_threads", "_files"},
+    {"_boundary", "_threads", "_files", "_pictures"},
     {"_kernels"},
     {"_generic", "_dispatch", "_heads"},
     {"_derivatives", "_operations", "_rowwise"},

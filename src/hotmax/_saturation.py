@@ -17,6 +17,7 @@ import numpy as np
 from hotmax._boundary import Array, Axis, Rows
 from hotmax._heads import Heads
 from hotmax._kernels.saturation import jacobian_norms
+from hotmax._pictures import BLUE, VERMILION, picture
 from hotmax._softmax import entropy, softmax
 from hotmax._target_entropy import limits, solve
 
@@ -80,24 +81,27 @@ class Saturation:
         cells = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in self.lines())
         return f"<table>{cells}</table>"
 
+    @picture
     def plot(self, axes: Any = None) -> Any:
         """Histograms of p and of p (1 - p), on two matplotlib axes; gives the axes."""
         if axes is None:
-            try:
-                import matplotlib.pyplot as plt
-            except ImportError:
-                raise ImportError('plots need matplotlib: pip install "hotmax[plot]"') from None
-            _, axes = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
-        for ax, counts, name in zip(
-            axes, (self.histogram, self.slope_histogram), ("p", "p (1 - p)"), strict=True
+            import matplotlib.pyplot as plt
+
+            _, axes = plt.subplots(1, 2, figsize=(7, 2.8), layout="constrained")
+        for ax, counts, name, color in zip(
+            axes,
+            (self.histogram, self.slope_histogram),
+            ("p", "p (1 - p)"),
+            (BLUE, VERMILION),
+            strict=True,
         ):
-            ax.bar(EDGES[:-1], counts, np.diff(EDGES), align="edge", color="#3b6ea5")
+            ax.bar(EDGES[:-1], counts, np.diff(EDGES), align="edge", color=color)
             ticks = np.arange(-12, 1, 3)
-            ax.set_xticks(ticks, [f"$10^{{{t}}}$" if t else "1" for t in ticks])
+            ax.set_xticks(ticks, [f"1e{t}" if t else "1" for t in ticks])
             ax.set_xlim(EDGES[0], EDGES[-1])
             ax.set_xlabel(f"{name} (the first bin: that or less)")
             ax.set_ylabel("entries")
-            ax.spines[["top", "right"]].set_visible(False)
+            ax.grid(False, axis="x")
         return axes
 
 
