@@ -50,6 +50,7 @@ from hotmax._threads import get_threads, set_threads
 
 if typing.TYPE_CHECKING:
     from hotmax import calibration as calibration
+    from hotmax.view.report import report as report
 
 __version__ = "0.1.0"
 
@@ -86,6 +87,7 @@ __all__ = [
     "one_hot",
     "penalize",
     "perplexity",
+    "report",
     "sample",
     "saturation",
     "segment_logsumexp",
@@ -105,7 +107,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> typing.Any:
-    """Public namespaces, imported when first asked for."""
+    """Public namespaces, and `report`, imported when first asked for."""
+    if name == "report":
+        return importlib.import_module("hotmax.view.report").report
     if name in ("calibration", "laws"):
         return importlib.import_module(f"hotmax.{name}")
     raise AttributeError(f"module 'hotmax' has no attribute {name!r}")
