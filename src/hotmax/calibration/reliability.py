@@ -111,7 +111,7 @@ class Reliability:
         ax.set_xlim(0, 1)
         ax.set_ylim(0, 1)
         ax.set_ylabel("share of right predictions")
-        ax.set_title(f"ECE {self.ece:.2%}, smooth ECE {self.smooth_ece:.2%}")
+        ax.set_title(f"ECE {100 * self.ece:.2f} %, smooth ECE {100 * self.smooth_ece:.2f} %")
         ax.legend(loc="upper left", borderaxespad=0.2)
         percent(ax.yaxis)
         ax.tick_params(labelbottom=False)
@@ -121,7 +121,7 @@ class Reliability:
         below.set_ylabel("rows")
         below.set_xlabel("confidence")
         percent(below.xaxis)
-        below.set_yticks([0.0, float(share.max())], ["0", f"{share.max():.0%}"])
+        below.set_yticks([0.0, float(share.max())], ["0", f"{100 * share.max():.0f} %"])
         return ax
 
 

@@ -16,7 +16,8 @@ Cell = str | tuple[str, str]
 
 
 def escape(text: object) -> str:
-    return html.escape(str(text), quote=True)
+    """Text for HTML; a number and its percent sign stay on one line."""
+    return html.escape(str(text), quote=True).replace(" %", "&nbsp;%")
 
 
 def table(

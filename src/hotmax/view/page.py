@@ -241,16 +241,25 @@ def labelled(report: Report, result: Assessment) -> list[str]:
 
 
 def advice(result: Assessment) -> str:
-    before, best = result.before, result.score(result.advised)
-    if result.advised == NONE:
-        return "No calibrator that was tried makes its probabilities better beyond doubt."
-    way = "Dividing the logits by" if result.advised == "temperature" else "Calibration by"
-    what = f"{result.fit.temperature:.3g}" if result.advised == "temperature" else result.advised
-    return (
-        f"{way} {what} takes the nll from {before.nll.value:.3f} to {best.nll.value:.3f} and the "
-        f"ECE from {percent(before.ece.value)} to {percent(best.ece.value)}, on rows that it has "
-        "not seen."
+    """What the temperature does, and whether something else does more."""
+    before, after = result.before, result.score("temperature")
+    best = result.score(result.advised)
+    text = (
+        f"Dividing the logits by {result.fit.temperature:.3g} takes the ECE from "
+        f"{percent(before.ece.value)} to {percent(after.ece.value)} and the nll from "
+        f"{before.nll.value:.3f} to {after.nll.value:.3f}, on rows that had no part in its choice."
     )
+    if result.advised == NONE:
+        return f"{text} That is no gain beyond doubt: the logits may stay as they are."
+    if result.advised == "temperature":
+        return f"{text} No calibrator with more parameters is better beyond doubt."
+    more = f"{text} The calibrator {best.method} takes the nll further, to {best.nll.value:.3f}"
+    if best.accuracy.value - after.accuracy.value > 0.01:
+        more += (
+            f"; it is also right more often, {percent(best.accuracy.value)}, so that it has learnt "
+            "something that the model had not"
+        )
+    return f"{more}."
 
 
 def shaded(result: Assessment) -> str:
@@ -356,13 +365,14 @@ def made(report: Report) -> str:
     if report.assessment is None:
         return "All rows were read; where fewer were used, they are evenly spaced."
     result = report.assessment
-    limits = ", ".join(f"{name} up to {most} classes" for name, most in MOST_CLASSES.items())
+    limits = ", ".join(f"{name} {most}" for name, most in MOST_CLASSES.items())
     left = "; ".join(f"{method} {why}" for method, why in result.left_out)
     return (
         f"The {report.rows:,} rows were shuffled (seed {report.seed}) and split: "
         f"{result.fit_rows:,} fit calibrators, {result.score_rows:,} score them, and no row does "
         "both. The temperature is fitted to all fitting rows; the others to at most "
-        f"{MOST_ROWS:,} of them with {MOST_LOGITS:,} logits, drawn at random. {limits}. "
+        f"{MOST_ROWS:,} of them with {MOST_LOGITS:,} logits, drawn at random. The most classes "
+        f"that a calibrator is tried on: {limits}; the others have no limit. "
         + (f"Not tried here: {left}. " if left else "")
         + "Intervals are 95 %: Wilson's for shares, 1.96 standard errors for means over rows, "
         f"profile likelihood for the temperature; for ECE ({BINS} bins of equal width) a basic "

@@ -80,7 +80,7 @@ def plot_shape(result: Shape, *, ax: Any = None) -> Any:
     ax = axes_of(ax)
     ax.stairs(result.confidence_shares, result.confidence_edges, color=BLUE, fill=False)
     ax.stairs(result.confidence_shares, result.confidence_edges, color=SKY, fill=True, alpha=0.45)
-    label = f"mean {result.confidence:.1%}"
+    label = f"mean {100 * result.confidence:.1f} %"
     ax.axvline(result.confidence, color=MUTED, linewidth=1.2, dashes=(4, 3), label=label)
     ax.set_xlim(0, 1)
     ax.set_xlabel("confidence: the largest probability")

@@ -34,7 +34,7 @@ def plot_calibration(result: tuple[Reliability, Reliability], *, ax: Any = None)
         panels(ax, (1.0,), 2, gap=0.22), result, ("before", "after"), strict=True
     ):
         one.plot(panel)
-        panel.set_title(f"{name}: ECE {one.ece:.2%}")
+        panel.set_title(f"{name}: ECE {100 * one.ece:.2f} %")
     return ax
 
 
@@ -63,7 +63,7 @@ def plot_confidence(
     mean = float((share * np.where(result.counts > 0, result.confidence, 0.0)).sum())
     accuracy = float(right.sum())
     for x, dashes, name in ((accuracy, (1, 1.5), "accuracy"), (mean, (4, 3), "mean confidence")):
-        ax.axvline(x, color=MUTED, linewidth=1.2, dashes=dashes, label=f"{name} {x:.1%}")
+        ax.axvline(x, color=MUTED, linewidth=1.2, dashes=dashes, label=f"{name} {100 * x:.1f} %")
     ax.set_xlim(0, 1)
     ax.set_xlabel("confidence")
     ax.set_ylabel("share of rows")
