@@ -373,10 +373,10 @@ def assess(examples: Examples, seed: int, progress: Progress) -> Assessment:
     fitting[rng.permutation(rows)[: rows // 2]] = True
     scoring = ~fitting
     first = replace(examples, weights=fitting.astype(np.float64))
-    progress("fitting the temperature", 0.0)
+    progress("fitting the temperature", 0.35)
     fit = fit_examples(first)
     fit = replace(fit, curve=curve_of(first, fit))
-    progress("scoring", 0.0)
+    progress("scoring", 0.45)
     before = scores_at(examples, scoring, 1.0)
     after = scores_at(examples, scoring, fit.temperature)
     losses = {NONE: before.nll, "temperature": after.nll}
@@ -387,7 +387,7 @@ def assess(examples: Examples, seed: int, progress: Progress) -> Assessment:
     tried, left_out = candidates(classes)
     sample = examples.taking(some(fitting, row_limit(classes), rng))
     for number, method in enumerate(tried):
-        progress(f"fitting {method}", number / len(tried))
+        progress(f"fitting {method}", 0.5 + 0.4 * number / len(tried))
         try:
             parameters = FAMILIES[method].fit(sample, 1.0, BINS)
         except ImportError as error:
@@ -396,7 +396,7 @@ def assess(examples: Examples, seed: int, progress: Progress) -> Assessment:
         result = scores_by(examples, scoring, method, parameters)
         losses[method] = result.nll
         scores.append(method_score(method, sample.rows, result, before.nll, rng))
-    progress("prediction sets", 0.0)
+    progress("prediction sets", 0.9)
     sets, set_rows = set_scores(examples, fitting, scoring, rng)
     ranked = Ranked(before).sums(np.ones(1))
     return Assessment(

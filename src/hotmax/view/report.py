@@ -224,7 +224,7 @@ def report(
         title: The heading of the page.
         seed: Of the split, and of the bootstrap.
         input: "probabilities" if `logits` holds those.
-        progress: Called as progress(stage, done), with done from 0 to 1, while it works.
+        progress: Called as progress(stage, done) while it works, with done rising from 0 to 1.
 
     Returns:
         A Report: `print` it, `.save("report.html")`, `.to_json()`.

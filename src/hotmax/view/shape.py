@@ -15,7 +15,7 @@ from hotmax.calibration.binning import width_edges
 from hotmax.calibration.examples import Examples, step_of
 
 BINS = 15
-SATURATION = 1 << 22  # logits to look at for saturation, at most
+SATURATION = 1 << 21  # logits to look at for saturation, at most
 SWEPT = 1 << 20  # for the temperatures
 TEMPERATURES = np.geomspace(0.1, 10.0, 25)
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -83,7 +83,7 @@ def shape_of(examples: Examples, progress: Callable[[str, float], None]) -> Shap
     sure, spread = np.empty(rows), np.empty(rows)
     step = 4 * step_of(classes)
     for start in range(0, rows, step):
-        progress("reading the logits", start / rows)
+        progress("reading the logits", 0.2 * start / rows)
         block = examples.block(start, min(start + step, rows))
         if not np.isfinite(block.max(1)).all():
             complain(examples, block, start)
@@ -93,7 +93,7 @@ def shape_of(examples: Examples, progress: Callable[[str, float], None]) -> Shap
     effective = np.exp(spread)
     edges = np.geomspace(1.0, classes, min(4 * classes, 24) + 1)
     effective = np.clip(effective, edges[0], edges[-1])
-    progress("looking at temperatures", 0.0)
+    progress("looking at temperatures", 0.2)
     sample = every(examples, SWEPT)
     means = [confidences(sample, t).mean() for t in TEMPERATURES]
     warmer, now = confidences(sample, 1.1).mean(), confidences(sample).mean()
