@@ -16,7 +16,7 @@ from hotmax._boundary import Array
 from hotmax._kernels import calibration as kernels
 from hotmax.calibration import conformal
 from hotmax.calibration.binning import CONFIDENCE, ROWS, bin_sums, width_edges
-from hotmax.calibration.estimate import Estimate
+from hotmax.calibration.estimate import REPLICATES, Estimate
 from hotmax.calibration.examples import Examples, step_of
 from hotmax.calibration.families import FAMILIES, Parameters, logits_of
 from hotmax.calibration.ranks import Ranked, groups_aurc, groups_risk
@@ -33,7 +33,6 @@ from hotmax.calibration.temperature_fit import TemperatureFit
 
 BINS = 15
 CELLS = 480  # of confidence, whose rows are resampled together: a multiple of BINS
-REPLICATES = 1000
 MOST_ROWS = 20_000  # to fit a calibrator with many parameters to
 MOST_LOGITS = 1 << 22  # in those rows
 MOST_CLASSES = {"matrix": 30, "dirichlet": 30, "histogram": 100, "isotonic": 100}

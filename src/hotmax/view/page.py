@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import hotmax as hm
+from hotmax.calibration.estimate import REPLICATES
 from hotmax.calibration.reliability import Reliability
 from hotmax.view import plots
 from hotmax.view.assessment import (
@@ -18,7 +19,6 @@ from hotmax.view.assessment import (
     MOST_LOGITS,
     MOST_ROWS,
     NONE,
-    REPLICATES,
     Assessment,
 )
 from hotmax.view.elements import (

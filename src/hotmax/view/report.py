@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import hotmax as hm
-from hotmax._files import write_whole
+from hotmax._files import whole
 from hotmax.calibration.conformal import unlabelled
 from hotmax.calibration.estimate import Estimate
 from hotmax.calibration.examples import read, read_rows
@@ -123,7 +123,8 @@ class Report:
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the page: whole, or not at all; an existing file only with `force`."""
-        write_whole(path, self.to_html(), force=force)
+        with whole(path, force=force) as file:
+            file.write(self.to_html().encode())
 
     def _repr_html_(self) -> str:
         source = html.escape(self.to_html(), quote=True)
