@@ -33,8 +33,8 @@ from hotmax.view.elements import (
     table,
     tile,
 )
+from hotmax.view.findings import Findings
 from hotmax.view.plots import assessment as pictures
-from hotmax.view.report import Report
 from hotmax.view.shape import QUANTILES, Shape
 
 # --- with labels ------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def risk_table(result: Assessment) -> str:
     return table(["rows kept", "error among them"], rows)
 
 
-def labelled(report: Report, result: Assessment) -> list[str]:
+def labelled(report: Findings, result: Assessment) -> list[str]:
     before, after = result.before, result.score("temperature")
     fit = result.fit
     low, high = fit.interval
@@ -272,7 +272,7 @@ def shaded(result: Assessment) -> str:
 # --- without labels ---------------------------------------------------------------------------
 
 
-def unlabelled(report: Report, shape: Shape) -> list[str]:
+def unlabelled(report: Findings, shape: Shape) -> list[str]:
     quantiles = [f"{q:.0%}" for q in QUANTILES]
     found = shape.saturation
     parts = [
@@ -360,7 +360,7 @@ def histogram(edges: Any, shares: Any, name: str, scale: float = 1.0) -> str:
 # --- the page ---------------------------------------------------------------------------------
 
 
-def made(report: Report) -> str:
+def made(report: Findings) -> str:
     """How the figures were made, in a few sentences."""
     if report.assessment is None:
         return "All rows were read; where fewer were used, they are evenly spaced."
@@ -381,7 +381,7 @@ def made(report: Report) -> str:
     )
 
 
-def page(report: Report) -> str:
+def page(report: Findings) -> str:
     style = importlib.resources.files("hotmax.view").joinpath("page.css").read_text("utf-8")
     body: list[str] = []
     if report.assessment is not None:
