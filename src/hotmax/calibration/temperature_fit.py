@@ -92,8 +92,11 @@ class TemperatureFit:
             ax.plot(1.0, self.nll_before, "o", color=BLUE, label="as given, T = 1")
         ax.set_xscale("log")
         ax.set_xlim(t[0], t[-1])
-        few = t[-1] / t[0] < 30
-        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0) if few else (1.0,)))
+        wide = t[-1] / t[0]
+        ticks = (
+            (1.0, 1.5, 2.0, 3.0, 5.0) if wide < 12 else (1.0, 2.0, 5.0) if wide < 500 else (1.0,)
+        )
+        ax.xaxis.set_major_locator(LogLocator(subs=ticks))
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         ax.xaxis.set_minor_locator(NullLocator())
         ax.set_xlabel("temperature")

@@ -37,6 +37,7 @@ MOST_ROWS = 20_000  # to fit a calibrator with many parameters to
 MOST_LOGITS = 1 << 22  # in those rows
 MOST_CLASSES = {"matrix": 30, "dirichlet": 30, "histogram": 100, "isotonic": 100}
 WORST = 10  # classes to show
+LEAST = 10  # rows in which a class must be predicted to be among them
 COVERAGES = (0.9, 0.95, 0.99)
 NONE = "none"  # the name of identity, which is no calibrator
 
@@ -110,7 +111,7 @@ class Assessment:
         scores: On the second; "none" first, then from the simplest on.
         advised: The simplest method within one standard error of the best nll.
         left_out: (method, why) of calibrators that were not tried.
-        classes: The most overconfident, the surest findings first.
+        classes: The most overconfident of those with LEAST rows or more, the surest first.
         risk: The risk-coverage curve before calibration.
         sets: Conformal sets.
         set_rows: (rows of their fit, rows of their score).
@@ -307,7 +308,7 @@ def class_scores(before: Scores, after: Scores, classes: int) -> tuple[ClassScor
     sure = np.bincount(before.predictions, before.confidence, classes)
     later = np.bincount(after.predictions, after.confidence - after.correct, classes)
     later_rows = np.bincount(after.predictions, minlength=classes)
-    there = np.flatnonzero(rows)
+    there = np.flatnonzero(rows >= LEAST)
     _, high = wilson(hits[there], rows[there].astype(np.float64))
     surely = sure[there] / rows[there] - high  # the gap, at least
     found = []

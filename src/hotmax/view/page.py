@@ -15,6 +15,7 @@ from hotmax.calibration.reliability import Reliability
 from hotmax.view import plots
 from hotmax.view.assessment import (
     BINS,
+    LEAST,
     MOST_CLASSES,
     MOST_LOGITS,
     MOST_ROWS,
@@ -209,18 +210,9 @@ def labelled(report: Findings, result: Assessment) -> list[str]:
         ),
         "</div>",
         "<h2>Where it is most overconfident</h2>",
-        f"<p>Rows in which a class is predicted; the {len(result.classes)} of "
-        f"{report.classes:,} classes whose overconfidence is surest, before calibration.</p>",
+        f"<p>{escape(worst(result, report.classes))}</p>",
         '<div class="grid">',
-        figure(
-            "classes",
-            "What it says, and what is right",
-            "Diamonds: the mean confidence. Dots: the share that is right, with its 95 % Wilson "
-            "interval. A diamond right of the interval is overconfidence that is no accident.",
-            lambda ax: pictures.plot_classes(result.classes, names=report.names, ax=ax),
-            classes_table(result, report.names),
-            height=0.27 * len(result.classes) + 1.0,
-        ),
+        classes_figure(result, report.names),
         figure(
             "risk",
             "If it may abstain",
@@ -260,6 +252,31 @@ def advice(result: Assessment) -> str:
             "something that the model had not"
         )
     return f"{more}."
+
+
+def worst(result: Assessment, classes: int) -> str:
+    if not result.classes:
+        return f"No class is predicted in {LEAST} of the scoring rows: too few to tell them apart."
+    text = (
+        f"Rows in which a class is predicted, before calibration: the {len(result.classes)} of "
+        f"{classes:,} classes whose overconfidence is surest, among those predicted in at least "
+        f"{LEAST} rows."
+    )
+    return text if classes <= 20 else f"{text} Of so many classes, some stand out by accident."
+
+
+def classes_figure(result: Assessment, names: Sequence[str]) -> str:
+    if not result.classes:
+        return ""
+    return figure(
+        "classes",
+        "What it says, and what is right",
+        "Diamonds: the mean confidence. Dots: the share that is right, with its 95 % Wilson "
+        "interval. A diamond right of the interval is more than chance would give one class.",
+        lambda ax: pictures.plot_classes(result.classes, names=names, ax=ax),
+        classes_table(result, names),
+        height=0.27 * len(result.classes) + 1.0,
+    )
 
 
 def shaded(result: Assessment) -> str:

@@ -83,6 +83,7 @@ def plot_shape(result: Shape, *, ax: Any = None) -> Any:
     label = f"mean {100 * result.confidence:.1f} %"
     ax.axvline(result.confidence, color=MUTED, linewidth=1.2, dashes=(4, 3), label=label)
     ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1.2 * float(result.confidence_shares.max()))
     ax.set_xlabel("confidence: the largest probability")
     ax.set_ylabel("share of rows")
     ax.legend(loc="upper left")
