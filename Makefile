@@ -3,11 +3,12 @@ PYTHON = python3
 BIN = .venv/bin
 BENCHMARKS = speed libraries losses attention sampling calibration regression
 
-.PHONY: help demo test lint format bench accuracy capabilities clean
+.PHONY: help demo tour test lint format bench accuracy capabilities clean
 .NOTPARALLEL:
 
 help:
-	@echo "make demo      a tour of hotmax on the terminal"
+	@echo "make demo      a report on a small classifier: its summary, and a page to open"
+	@echo "make tour      a tour of hotmax on the terminal"
 	@echo "make test      all tests and the examples in the docstrings"
 	@echo "make lint      format, lint and types"
 	@echo "make format    put the format right"
@@ -16,7 +17,10 @@ help:
 	@echo "make capabilities  write README's table of what works on whose arrays"
 	@echo "make clean     remove .venv and everything made by a run"
 
-demo: .venv/installed
+demo: .venv/installed-demo
+	@$(BIN)/python -m hotmax.view.demo report.html
+
+tour: .venv/installed
 	@$(BIN)/python -m hotmax.view.tour
 
 test: .venv/installed-dev
@@ -43,7 +47,7 @@ capabilities: .venv/installed-dev
 	@$(BIN)/python bench/capabilities.py
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv report.html .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is as new as the installation it stands for: pyproject.toml changed means install again.
@@ -54,6 +58,10 @@ clean:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
+.venv/installed-demo: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plot,calibration]"
+	@touch .venv/installed $@
+
 .venv/installed-dev: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
-	@touch .venv/installed $@
+	@touch .venv/installed .venv/installed-demo $@

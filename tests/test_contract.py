@@ -41,7 +41,7 @@ def run(code: str, **environment: str) -> str:
 # --- imports go only down the flow ------------------------------------------------------------
 
 FLOW = (
-    {"_boundary", "_threads", "_files"},
+    {"_boundary", "_threads", "_files", "_pictures"},
     {"_kernels"},
     {"_generic", "_dispatch", "_heads"},
     {"_derivatives", "_operations", "_rowwise", "_attention_forward", "_attention_backward"},
@@ -92,8 +92,7 @@ def test_imports_go_only_down_the_flow():
         part = name.split(".")[0]
         imported = {other.split(".")[0] for other in imports_of(path)}
         if name == "__init__":
-            assert "view" not in imported
-            continue
+            continue  # which of them are imported at once, the test of a light import says
         assert part in STAGE, f"{name} has no place in the flow"
         for other in imported - {part}:
             assert STAGE[other] < STAGE[part], f"{name} imports {other}"
@@ -126,7 +125,8 @@ def test_import_is_light_and_compiles_nothing():
         import hotmax
         heavy = ["torch", "jax", "dask", "sklearn", "matplotlib", "ml_dtypes", "rich"]
         loaded = [name for name in heavy if name in sys.modules]
-        loaded += [name for name in set(sys.modules) - before if name.startswith("scipy")]
+        loaded += [name for name in set(sys.modules) - before
+                   if name.startswith(("scipy", "hotmax.view", "hotmax.calibration"))]
         compiled, kernels = [], 0
         for name, module in list(sys.modules.items()):
             if name.startswith("hotmax"):
@@ -150,8 +150,11 @@ def test_import_is_light_and_compiles_nothing():
 def test_public_names():
     assert hm.__all__ == sorted(hm.__all__)
     there = {n for n, v in vars(hm).items() if not n.startswith("_") and not inspect.ismodule(v)}
-    assert set(hm.__all__) == there | {"__version__"}
+    assert set(hm.__all__) == there | {"__version__"} | LAZY
+    assert all(callable(getattr(hm, name)) for name in LAZY)
 
+
+LAZY = {"report"}  # imported when asked for, with what it needs
 
 # How many arrays come by place, where it is not one.
 PLACES = {
@@ -173,6 +176,7 @@ BY_POSITION = {
     "beam_search": {"start"},
     "bias": {"tokens"},
     "penalize": {"tokens"},
+    "report": {"labels", "classes"},
     "smooth_labels": {"label_smoothing"},
 }
 
@@ -247,7 +251,7 @@ OPTIONS = {
 # Draws and searches, which no NumPy expression says.
 NO_FORMULA = {"Sampler", "beam_search", "bias", "frequencies", "get_threads", "gumbel_softmax"}
 NO_FORMULA |= {"penalize", "sample", "set_threads", "truncate", "saturation"}
-NO_FORMULA |= {"temperature_for_entropy"}
+NO_FORMULA |= {"temperature_for_entropy", "report"}
 
 
 @pytest.mark.parametrize("name", ["attention", "attention_weights"])

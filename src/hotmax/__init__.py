@@ -51,6 +51,7 @@ from hotmax._threads import get_threads, set_threads
 if typing.TYPE_CHECKING:
     from hotmax import calibration as calibration
     from hotmax._regression.estimator import SoftmaxRegression as SoftmaxRegression
+    from hotmax.view.report import report as report
 
 __version__ = "0.1.0"
 
@@ -87,6 +88,7 @@ __all__ = [
     "one_hot",
     "penalize",
     "perplexity",
+    "report",
     "sample",
     "saturation",
     "segment_logsumexp",
@@ -107,6 +109,8 @@ __all__ = [
 
 def __getattr__(name: str) -> typing.Any:
     """What needs other libraries, imported when first asked for."""
+    if name == "report":
+        return importlib.import_module("hotmax.view.report").report
     if name in ("calibration", "laws"):
         return importlib.import_module(f"hotmax.{name}")
     if name == "SoftmaxRegression":

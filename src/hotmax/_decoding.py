@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hotmax._boundary import Array, as_array
+from hotmax._pictures import SKY, axes_of, picture
 from hotmax._softmax import log_softmax
 from hotmax._steps import Number
 from hotmax._transfer import numpy_of
@@ -55,22 +56,17 @@ class Beams:
         )
         return f"<table>{''.join(cells)}</table>"
 
+    @picture
     def plot(self, axes: Any = None) -> Any:
         """The probabilities of the sequences as bars."""
-        try:
-            from matplotlib import pyplot
-        except ImportError:
-            raise ImportError('plot needs matplotlib: pip install "hotmax[plot]"') from None
-        if axes is None:
-            height = 0.35 * len(self.sequences) + 0.9
-            _, axes = pyplot.subplots(figsize=(6.0, height), layout="constrained")
+        axes = axes_of(axes, 5.0, 0.35 * len(self.sequences) + 0.9)
         names = [" ".join(map(str, tokens[-12:])) for tokens in self.sequences]
         places = range(len(names))
-        axes.barh(places, np.exp(self.log_probabilities), color="#9ecae1")
+        axes.barh(places, np.exp(self.log_probabilities), color=SKY)
         axes.set_yticks(places, names)
         axes.invert_yaxis()
+        axes.grid(False, axis="y")
         axes.set_xlabel("probability of the sequence")
-        axes.spines[["top", "right"]].set_visible(False)
         return axes.figure
 
 

@@ -201,6 +201,9 @@ def run_staged(operation: Operation, rows: Rows, out3: Array) -> None:
     """Some rows at a time through a contiguous buffer."""
     kind = compute_type(rows.x.dtype)
     x3, where3, heat = rows.view(rows.x), rows.mask_view(), rows.temperature
+    if x3.shape[1] == 1:  # all rows as one piece, instead of one piece for each
+        x3, out3 = x3.swapaxes(0, 1), out3.swapaxes(0, 1)
+        where3 = None if where3 is None else where3.swapaxes(0, 1)
     inner = x3.shape[1]
 
     def work(start: int, stop: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hotmax._boundary import Array, as_array, as_temperature
+from hotmax._pictures import BLUE, SKY, percent, picture
 from hotmax._sampling import sample
 from hotmax._softmax import softmax
 from hotmax._steps import Number
@@ -71,43 +72,65 @@ class Frequencies:
         caption = f"{self.draws} draws at each temperature: frequency (probability)"
         return f"<table><caption>{caption}</caption><tr>{head}</tr>{body}</table>"
 
+    @picture
     def plot(self, axes: Any = None) -> Any:
         """Bars of the frequencies, a dot at each probability; one panel for each temperature."""
-        try:
-            from matplotlib import pyplot
-        except ImportError:
-            raise ImportError('plot needs matplotlib: pip install "hotmax[plot]"') from None
+        from matplotlib import pyplot
+
         count = self.temperatures.size
         if axes is None:
-            size = (min(2.6 * count + 0.6, 16.0), 2.9)
+            columns = min(count, 4)
+            rows = -(-count // columns)
             _, axes = pyplot.subplots(
-                1, count, figsize=size, sharey=True, squeeze=False, layout="constrained"
+                rows,
+                columns,
+                figsize=(2.2 * columns + 0.4, 2.4 * rows),
+                sharey=True,
+                squeeze=False,
+                layout="constrained",
             )
-        panels = np.ravel(axes)
-        if panels.size != count:
+            for spare in np.ravel(axes)[count:]:
+                spare.remove()
+            axes = np.ravel(axes)[:count]
+        places = np.ravel(axes)
+        if places.size != count:
             raise ValueError(f"axes must be {count} panels, one for each temperature")
         classes = np.arange(self.logits.size)
-        for number, (panel, t) in enumerate(zip(panels, self.temperatures, strict=True)):
-            panel.bar(classes, self.frequencies[number], color="#9ecae1", label="frequency")
+        for number, (panel, t) in enumerate(zip(places, self.temperatures, strict=True)):
+            panel.bar(classes, self.frequencies[number], color=SKY, label="drawn")
             panel.errorbar(
                 classes,
                 self.probabilities[number],
                 2.0 * self.standard_errors[number],
                 fmt="o",
-                color="#08306b",
-                markersize=4,
-                capsize=2,
-                label="softmax, two standard errors",
+                color=BLUE,
+                markersize=3,
+                linewidth=1,
+                label="p, two errors",
             )
+            if classes.size <= 6:
+                tops = np.maximum(self.frequencies, self.probabilities + 2 * self.standard_errors)
+                for c in classes:
+                    text = f"{100 * self.frequencies[number, c]:.0f} %"
+                    panel.annotate(
+                        text,
+                        (c, tops[number, c]),
+                        (0, 3),
+                        textcoords="offset points",
+                        ha="center",
+                        fontsize=7,
+                    )
             panel.set_title(f"T = {t:g}")
             panel.set_xlabel("class")
+            panel.grid(False, axis="x")
             if classes.size <= 12:
                 panel.set_xticks(classes)
-            panel.spines[["top", "right"]].set_visible(False)
-        panels[0].set_ylabel(f"share of {self.draws} draws")
-        panels[0].set_ylim(0.0, 1.19)
-        panels[-1].legend(loc="upper right", frameon=False, fontsize="small")
-        return panels[0].figure
+            panel.set_ylim(0.0, 1.25)
+            panel.set_yticks(np.linspace(0, 1, 5))
+            percent(panel.yaxis)
+        places[0].set_ylabel(f"share of {self.draws} draws")
+        places[-1].legend(loc="upper right", handlelength=1.2, fontsize=7)
+        return places[0].figure
 
 
 def frequencies(

@@ -17,6 +17,7 @@ import numpy as np
 from hotmax._boundary import Array, Axis, Rows
 from hotmax._heads import Heads
 from hotmax._kernels.saturation import jacobian_norms
+from hotmax._pictures import BLUE, VERMILION, picture
 from hotmax._softmax import entropy, softmax
 from hotmax._target_entropy import limits, solve
 from hotmax._transfer import numpy_of
@@ -81,17 +82,16 @@ class Saturation:
         cells = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in self.lines())
         return f"<table>{cells}</table>"
 
+    @picture
     def plot(self, axes: Any = None) -> Any:
         """Histograms of p and of p (1 - p), on two matplotlib axes; gives the axes."""
         if axes is None:
-            try:
-                import matplotlib.pyplot as plt
-            except ImportError:
-                raise ImportError('plots need matplotlib: pip install "hotmax[plot]"') from None
+            import matplotlib.pyplot as plt
+
             _, axes = plt.subplots(1, 2, figsize=(7, 3), layout="constrained")
         kinds = (
-            (self.histogram, "p", {"color": "#0072b2"}),
-            (self.slope_histogram, "p (1 - p)", {"color": "#e69f00", "hatch": "///"}),
+            (self.histogram, "p", {"color": BLUE}),
+            (self.slope_histogram, "p (1 - p)", {"color": VERMILION, "hatch": "///"}),
         )
         for ax, (counts, name, look) in zip(axes, kinds, strict=True):
             ax.bar(EDGES[:-1], counts, np.diff(EDGES), align="edge", edgecolor="white", **look)
@@ -102,7 +102,7 @@ class Saturation:
             ax.yaxis.set_major_formatter("{x:g}")
             ax.set_xlabel(name)
             ax.set_ylabel("entries")
-            ax.spines[["top", "right"]].set_visible(False)
+            ax.grid(False, axis="x")
         return axes
 
 

@@ -35,7 +35,8 @@ from hotmax.calibration.metrics import (
     smooth_ece,
 )
 from hotmax.calibration.reliability import Reliability, RiskCoverage, reliability, risk_coverage
-from hotmax.calibration.temperature import TemperatureFit, fit_temperature
+from hotmax.calibration.temperature import fit_temperature
+from hotmax.calibration.temperature_fit import TemperatureFit
 
 if TYPE_CHECKING:
     from hotmax.calibration.calibrators import (

@@ -24,7 +24,8 @@ from hotmax.calibration.conformal import unlabelled
 from hotmax.calibration.examples import Examples, read, read_rows, shape_of
 from hotmax.calibration.families import FAMILIES, Family
 from hotmax.calibration.likelihood import Likelihood
-from hotmax.calibration.temperature import TemperatureFit, fit_examples
+from hotmax.calibration.temperature import fit_examples
+from hotmax.calibration.temperature_fit import TemperatureFit
 
 FORMAT, VERSION = "hotmax calibrator", 1
 

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from hotmax._boundary import Array
+from hotmax._pictures import BLUE, GREEN, MUTED, SKY, VERMILION, axes_of, percent, picture
 from hotmax.calibration.binning import ROWS, WEIGHT, bin_sums, check_bins, edges_of, means
 from hotmax.calibration.estimate import Given, request
 from hotmax.calibration.metrics import binned_error
@@ -74,38 +75,54 @@ class Reliability:
         last = html.escape(f"ECE {self.ece:.4%}, smooth ECE {self.smooth_ece:.4%}")
         return f"<table><tr>{head}</tr>{body}</table><p>{last}</p>"
 
+    @picture
     def plot(self, ax: Any = None) -> Any:
-        """Draw the reliability diagram on a matplotlib Axes, which is returned."""
-        ax = axes_of(ax)
+        """Draw the reliability diagram on a matplotlib Axes, which is returned.
+
+        Bars are the share of right predictions in each bin, hatched as far as they miss the mean
+        confidence; whiskers are its 95 % interval; below, the share of rows in each bin.
+        """
+        ax = axes_of(ax, 4.4, 4.0)
         there = self.counts > 0
+        left, width = self.edges[:-1][there], np.diff(self.edges)[there]
+        middle = left + width / 2
         x, y = self.confidence[there], self.accuracy[there]
-        spread = np.clip([y - self.low[there], self.high[there] - y], 0, None)
-        ax.plot([0, 1], [0, 1], color="0.6", linewidth=1, linestyle="--", label="calibrated")
-        t, curve, density = self.curve
-        ax.fill_between(t, 0, 0.25 * density / density.max(), color="0.9", linewidth=0)
-        ax.plot(t, curve, color="tab:blue", linewidth=1.5, label="smoothed")
-        ax.errorbar(
-            x, y, spread, fmt="o", color="tab:orange", markersize=4, linewidth=1, label="bins, 95 %"
+        ax.bar(left, y, width, align="edge", color=SKY, alpha=0.45, linewidth=0, label="right")
+        ax.bar(
+            left,
+            x - y,
+            width,
+            bottom=y,
+            align="edge",
+            facecolor="none",
+            edgecolor=VERMILION,
+            hatch="////",
+            linewidth=0.6,
+            label="gap to confidence",
         )
+        spread = np.clip([y - self.low[there], self.high[there] - y], 0, None)
+        ax.errorbar(
+            middle, y, spread, fmt="o", color=BLUE, markersize=3, linewidth=1, label="95 % interval"
+        )
+        ax.plot([0, 1], [0, 1], color=MUTED, linewidth=1, dashes=(4, 3), label="calibrated")
+        t, curve, density = self.curve
+        seen = density > 0.02 * density.max()  # a curve through next to no rows means nothing
+        ax.plot(t, np.where(seen, curve, np.nan), color=GREEN, label="smoothed")
         ax.set_xlim(0, 1)
         ax.set_ylim(0, 1)
-        ax.set_aspect("equal")
-        ax.set_xlabel("confidence")
-        ax.set_ylabel("accuracy")
-        ax.set_title(f"ECE {self.ece:.2%}, smooth ECE {self.smooth_ece:.2%}", fontsize=10)
-        ax.legend(loc="upper left", frameon=False, fontsize=8)
+        ax.set_ylabel("share of right predictions")
+        ax.set_title(f"ECE {100 * self.ece:.2f} %, smooth ECE {100 * self.smooth_ece:.2f} %")
+        ax.legend(loc="upper left", borderaxespad=0.2)
+        percent(ax.yaxis)
+        ax.tick_params(labelbottom=False)
+        below = ax.inset_axes((0.0, -0.24, 1.0, 0.18), sharex=ax)
+        share = self.counts / self.counts.sum()
+        below.bar(self.edges[:-1], share, np.diff(self.edges), align="edge", color=SKY)
+        below.set_ylabel("rows")
+        below.set_xlabel("confidence")
+        percent(below.xaxis)
+        below.set_yticks([0.0, float(share.max())], ["0", f"{100 * share.max():.0f} %"])
         return ax
-
-
-def axes_of(ax: Any) -> Any:
-    """`ax`, or that of a new figure."""
-    if ax is not None:
-        return ax
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise ImportError('plots need matplotlib: pip install "hotmax[plot]"') from None
-    return plt.subplots(layout="constrained")[1]
 
 
 def wilson(hits: Array, rows: Array) -> tuple[Array, Array]:
@@ -199,15 +216,23 @@ class RiskCoverage:
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
 
+    @picture
     def plot(self, ax: Any = None) -> Any:
         """Draw the curve on a matplotlib Axes, which is returned."""
         ax = axes_of(ax)
-        ax.plot(self.coverage, self.risk, color="tab:blue", linewidth=1.5)
+        points = np.linspace(0, self.coverage.size - 1, min(self.coverage.size, 400)).astype(int)
+        ax.plot(self.coverage[points], self.risk[points], color=BLUE, label="by confidence")
+        ax.axhline(
+            self.risk[-1], color=MUTED, linewidth=1, dashes=(4, 3), label="all rows, or at random"
+        )
         ax.set_xlim(0, 1)
-        ax.set_ylim(bottom=0)
-        ax.set_xlabel("coverage: share of rows kept, the most confident first")
+        ax.set_ylim(0, max(1.3 * float(self.risk.max()), 1e-3))
+        ax.set_xlabel("coverage: rows kept, the most confident first")
         ax.set_ylabel("risk: error among them")
-        ax.set_title(f"AURC {self.aurc:.4g}", fontsize=10)
+        ax.set_title(f"AURC {self.aurc:.4g}")
+        ax.legend(loc="upper left")
+        percent(ax.xaxis)
+        percent(ax.yaxis)
         return ax
 
 

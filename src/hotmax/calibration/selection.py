@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from hotmax._boundary import Array
+from hotmax._pictures import BLUE, MUTED, VERMILION, axes_of, picture
 from hotmax.calibration.calibrators import Calibrator
 from hotmax.calibration.examples import Examples, one_hot, read
 from hotmax.calibration.families import FAMILIES, logits_of, used
-from hotmax.calibration.reliability import axes_of
 
 MOST_CLASSES = 30  # for matrix scaling to be a candidate by default
 
@@ -63,22 +63,24 @@ class Selection:
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
 
+    @picture
     def plot(self, ax: Any = None) -> Any:
         """Draw the candidates' distance from the best on a matplotlib Axes, which is returned."""
         ax = axes_of(ax)
-        names = [c.method for c in self.candidates]
-        colors = ["tab:orange" if name == self.chosen else "tab:blue" for name in names]
-        excess, errors = (
-            [c.excess for c in self.candidates],
-            [c.excess_error for c in self.candidates],
-        )
-        for place, (x, error, color) in enumerate(zip(excess, errors, colors, strict=True)):
-            ax.errorbar(x, place, xerr=error, fmt="o", color=color)
-        ax.set_yticks(range(len(names)), names)
+        for place, one in enumerate(self.candidates):
+            chosen = one.method == self.chosen
+            ax.errorbar(
+                one.excess,
+                place,
+                xerr=one.excess_error,
+                fmt="D" if chosen else "o",
+                color=VERMILION if chosen else BLUE,
+            )
+        ax.set_yticks(range(len(self.candidates)), [c.method for c in self.candidates])
         ax.invert_yaxis()
-        ax.axvline(0, color="0.7", linewidth=1, zorder=0)
+        ax.axvline(0, color=MUTED, linewidth=1, zorder=0)
         ax.set_xlabel("cross-validated nll above the best, with its standard error")
-        ax.set_title(f"chosen: {self.chosen}", fontsize=10)
+        ax.set_title(f"chosen: {self.chosen}")
         return ax
 
 

@@ -6,7 +6,6 @@ a subsample first, then on all rows, with the third derivative from the differen
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,69 +14,20 @@ import numpy as np
 
 from hotmax.calibration.examples import Examples, read
 from hotmax.calibration.likelihood import Likelihood, Point
+from hotmax.calibration.temperature_fit import (
+    ANTI_CORRELATED,
+    NO_INFORMATION,
+    SEPARABLE,
+    TemperatureFit,
+)
 
 SAMPLE = 1 << 19  # entries of the subsample that the search starts from, at most
 LEAST_ROWS = 2048  # of it
 SMALL = 1e-6  # a relative step after which the error is of the size of its square, or less
 LIMIT = 500  # evaluations; doubling crosses the whole range of float64 in fewer
 QUANTILE = 3.841458820694124  # of chi-squared with one degree of freedom: 95 %
+CURVE = 31  # points of the curve
 NARROW = 0.02  # relative width up to which the likelihood is a cubic to all digits that matter
-
-SEPARABLE = "separable"
-ANTI_CORRELATED = "anti-correlated"
-NO_INFORMATION = "no information"
-EXPLAINED = {
-    SEPARABLE: "every label has the largest logit of its row: the lower T, the likelier",
-    ANTI_CORRELATED: "the labels lie no higher than the average logit: uniform is likelier",
-    NO_INFORMATION: "all logits of each row are equal: every temperature is the same",
-}
-
-
-@dataclass(frozen=True)
-class TemperatureFit:
-    """The result of `fit_temperature`.
-
-    Attributes:
-        temperature: The minimiser of the negative log-likelihood: above 0, and finite, unless
-            `diagnosis` says why not.
-        interval: Its 95 % interval by profile likelihood, (low, high).
-        interval_by_information: The same from the observed information, symmetric in log T.
-        nll: The mean negative log-likelihood at `temperature`, in nats.
-        nll_before: The same at temperature 1.
-        gradient: d nll / d log T at `temperature`, from the last evaluation, a step of less than
-            1e-6 away: 0 but for rounding.
-        iterations: Evaluations of the likelihood on all rows.
-        converged: Whether the minimum was found; also True at a limit that has a diagnosis.
-        diagnosis: None, "separable" (T = 0), "anti-correlated" (T = inf) or "no information"
-            (T = 1 as good as any).
-        rows: The weight of all rows: their number, if they have no weights.
-    """
-
-    temperature: float
-    interval: tuple[float, float]
-    interval_by_information: tuple[float, float]
-    nll: float
-    nll_before: float
-    gradient: float
-    iterations: int
-    converged: bool
-    diagnosis: str | None
-    rows: float
-
-    def __str__(self) -> str:
-        low, high = self.interval
-        lines = [
-            f"temperature {self.temperature:.6g} (95 %: {low:.6g} to {high:.6g})",
-            f"nll {self.nll_before:.6g} at temperature 1, {self.nll:.6g} now",
-            f"{self.rows:g} rows, {self.iterations} iterations"
-            + ("" if self.converged else ", NOT CONVERGED"),
-        ]
-        if self.diagnosis:
-            lines.append(f"{self.diagnosis}: {EXPLAINED[self.diagnosis]}")
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 @dataclass
@@ -150,6 +100,7 @@ def fit_temperature(
     ignore_index: int | None = None,
     where: object = None,
     input: str = "logits",
+    curve: bool = False,
 ) -> TemperatureFit:
     """The temperature that makes the labels likeliest: argmin over T of mean -log softmax(x / T).
 
@@ -161,6 +112,8 @@ def fit_temperature(
         ignore_index: A label whose rows are left out, whatever their logits hold.
         where: Bools that broadcast against logits; classes at False are not there.
         input: "probabilities" if `logits` holds those; their logarithms are then the logits.
+        curve: Also evaluate the likelihood over a range of temperatures, for the fit's `plot`:
+            some 30 further passes over the logits.
 
     Returns:
         A TemperatureFit: the temperature, its 95 % interval, the likelihood before and after.
@@ -191,7 +144,21 @@ def fit_temperature(
         where=where,
         input=input,
     )
-    return fit_examples(examples)
+    if not isinstance(curve, bool | np.bool_):
+        raise TypeError(f"curve must be a bool, got {curve!r}")
+    fit = fit_examples(examples)
+    return replace(fit, curve=curve_of(examples, fit)) if curve else fit
+
+
+def curve_of(examples: Examples, fit: TemperatureFit) -> tuple[tuple[float, float], ...]:
+    """(temperature, mean nll) from well below to well above what matters: 1, T, its interval."""
+    likelihood = Likelihood(examples)
+    marks = [t for t in (fit.temperature, *fit.interval) if 0.0 < t < math.inf]
+    if not marks or (max(marks) < 1e3 and min(marks) > 1e-3):
+        marks.append(1.0)
+    grid = np.geomspace(min(marks) / 1.8, max(marks) * 1.8, CURVE)
+    points = np.unique([*grid, *(t for t in marks if t in (1.0, fit.temperature))])
+    return tuple((float(t), mean_nll(likelihood, 1.0 / float(t))) for t in points)
 
 
 def fit_examples(examples: Examples) -> TemperatureFit:

@@ -8,33 +8,22 @@ from __future__ import annotations
 
 import sys
 
-import numpy as np
-
-import hotmax as hm
+from hotmax.view import plots
 
 
 def main() -> None:
-    rng = np.random.default_rng(0)
-    q, k = rng.standard_normal((1, 512)), rng.standard_normal((128, 512))
-    found = {
-        "without a scale": hm.attention_saturation(q, k, scale=1.0),
-        "scaled by 1 / sqrt(512)": hm.attention_saturation(q, k),
-    }
-    for name, result in found.items():
+    found = plots.attention_scaling()
+    for name, result in (
+        ("without a scale", found.unscaled),
+        (f"scaled by 1 / sqrt({found.features})", found.scaled),
+    ):
         print(f"{name}\n{'-' * len(name)}\n{result}\n")
     if len(sys.argv) < 2:
         return
     try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        sys.exit('plots need matplotlib: pip install "hotmax[plot]"')
-    figure, axes = plt.subplots(2, 2, figsize=(5.5, 5), layout="constrained", sharex=True)
-    for row, (name, result) in zip(axes, found.items(), strict=True):
-        result.plot(row)
-        row[0].set_title(name, loc="left", fontsize=11, fontweight="bold")
-        row[1].set_ylabel("")
-    for ax in axes[0]:
-        ax.set_xlabel("")
+        figure = plots.plot_attention_scaling(found).figure
+    except ImportError as error:
+        sys.exit(str(error))
     figure.savefig(sys.argv[1], dpi=150)
     print(f"written: {sys.argv[1]}")
 

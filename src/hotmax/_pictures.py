@@ -1,0 +1,126 @@
+"""How pictures look: colours, sizes, and axes to draw on. matplotlib is imported only to draw."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any, ParamSpec, TypeVar
+
+# Okabe and Ito's colours, which stay apart for every kind of colour vision.
+BLUE, VERMILION, GREEN, AMBER, PINK, SKY = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#e69f00",
+    "#cc79a7",
+    "#56b4e9",
+)
+INK, MUTED, FAINT = "#1b1b1f", "#70707a", "#dcdce2"
+COLORS = (BLUE, VERMILION, GREEN, PINK, AMBER, SKY)
+DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)), (0, (8, 3)), (0, (3, 1, 1, 1)))
+MARKERS = ("o", "s", "^", "D", "v", "P")
+
+# Sizes in points for a figure some 300 points wide: at 400 pixels, text is 10 pixels high or more.
+STYLE: Mapping[Any, Any] = MappingProxyType(
+    {
+        "figure.figsize": (4.4, 3.3),
+        "figure.dpi": 144,
+        "figure.constrained_layout.use": True,
+        "font.size": 9,
+        "font.family": "sans-serif",
+        "axes.titlesize": 9,
+        "axes.titleweight": "bold",
+        "axes.titlelocation": "left",
+        "axes.labelsize": 9,
+        "axes.labelcolor": INK,
+        "axes.edgecolor": MUTED,
+        "axes.linewidth": 0.8,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.axisbelow": True,
+        "axes.grid": True,
+        "grid.color": FAINT,
+        "grid.linewidth": 0.6,
+        "xtick.labelsize": 8,
+        "ytick.labelsize": 8,
+        "xtick.color": MUTED,
+        "ytick.color": MUTED,
+        "xtick.labelcolor": INK,
+        "ytick.labelcolor": INK,
+        "text.color": INK,
+        "lines.linewidth": 1.6,
+        "lines.markersize": 4,
+        "hatch.linewidth": 0.8,
+        "legend.frameon": False,
+        "legend.fontsize": 8,
+        "legend.handlelength": 2.4,
+    }
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The style, for as long as something is drawn."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise ImportError('plots need matplotlib: pip install "hotmax[plot]"') from None
+    with matplotlib.rc_context(dict(STYLE)):
+        yield
+
+
+def picture(draw: Callable[P, R]) -> Callable[P, R]:
+    """A function that draws, in the style, and leaves everybody else's as it was."""
+
+    @functools.wraps(draw)
+    def styled(*arguments: P.args, **options: P.kwargs) -> R:
+        with style():
+            return draw(*arguments, **options)
+
+    return styled
+
+
+def axes_of(ax: Any, width: float = 4.4, height: float = 3.3) -> Any:
+    """`ax`, or that of a new figure of this size in inches."""
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def panels(ax: Any, heights: Sequence[float], columns: int = 1, *, gap: float = 0.12) -> list[Any]:
+    """Panels within one Axes, from the upper left; the Axes itself is no longer seen.
+
+    `heights` are those of the rows, relative to each other; `gap` is a share of a panel.
+    """
+    ax.set_axis_off()
+    mean = sum(heights) / len(heights)
+    unit = 1.0 / (sum(heights) + gap * mean * (len(heights) - 1))
+    width = 1.0 / (columns + gap * (columns - 1))
+    found = []
+    top = 1.0
+    for share in heights:
+        height = share * unit
+        for column in range(columns):
+            place = [column * width * (1 + gap), top - height, width, height]
+            found.append(ax.inset_axes(place))
+        top -= height + gap * mean * unit
+    return found
+
+
+def percent(axis: Any) -> None:
+    """Shares as percentages on an axis."""
+    axis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")
+
+
+def shortened(name: object, most: int = 14) -> str:
+    """A name that fits beside an axis, in which nothing is taken for mathematics."""
+    text = " ".join(str(name).split())
+    text = text if len(text) <= most else text[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    return text.replace("$", r"\$")

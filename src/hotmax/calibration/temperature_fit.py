@@ -1,0 +1,108 @@
+"""What `fit_temperature` has found, to read and to look at."""
+
+from __future__ import annotations
+
+import html
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hotmax._pictures import BLUE, MUTED, VERMILION, axes_of, picture
+
+SEPARABLE = "separable"
+ANTI_CORRELATED = "anti-correlated"
+NO_INFORMATION = "no information"
+EXPLAINED = {
+    SEPARABLE: "every label has the largest logit of its row: the lower T, the likelier",
+    ANTI_CORRELATED: "the labels lie no higher than the average logit: uniform is likelier",
+    NO_INFORMATION: "all logits of each row are equal: every temperature is the same",
+}
+
+
+@dataclass(frozen=True)
+class TemperatureFit:
+    """The result of `fit_temperature`.
+
+    Attributes:
+        temperature: The minimiser of the negative log-likelihood: above 0, and finite, unless
+            `diagnosis` says why not.
+        interval: Its 95 % interval by profile likelihood, (low, high).
+        interval_by_information: The same from the observed information, symmetric in log T.
+        nll: The mean negative log-likelihood at `temperature`, in nats.
+        nll_before: The same at temperature 1.
+        gradient: d nll / d log T at `temperature`, from the last evaluation, a step of less than
+            1e-6 away: 0 but for rounding.
+        iterations: Evaluations of the likelihood on all rows.
+        converged: Whether the minimum was found; also True at a limit that has a diagnosis.
+        diagnosis: None, "separable" (T = 0), "anti-correlated" (T = inf) or "no information"
+            (T = 1 as good as any).
+        rows: The weight of all rows: their number, if they have no weights.
+        curve: (temperature, mean nll) at rising temperatures, if they were asked for.
+    """
+
+    temperature: float
+    interval: tuple[float, float]
+    interval_by_information: tuple[float, float]
+    nll: float
+    nll_before: float
+    gradient: float
+    iterations: int
+    converged: bool
+    diagnosis: str | None
+    rows: float
+    curve: tuple[tuple[float, float], ...] = field(repr=False, default=())
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        lines = [
+            f"temperature {self.temperature:.6g} (95 %: {low:.6g} to {high:.6g})",
+            f"nll {self.nll_before:.6g} at temperature 1, {self.nll:.6g} now",
+            f"{self.rows:g} rows, {self.iterations} iterations"
+            + ("" if self.converged else ", NOT CONVERGED"),
+        ]
+        if self.diagnosis:
+            lines.append(f"{self.diagnosis}: {EXPLAINED[self.diagnosis]}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+    @picture
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the nll over temperature, its minimum and interval, on a matplotlib Axes.
+
+        Needs a fit with `curve=True`. The Axes is returned.
+        """
+        if not self.curve:
+            raise ValueError("plot needs a fit with fit_temperature(..., curve=True)")
+        from matplotlib.ticker import LogLocator, NullLocator
+
+        ax = axes_of(ax)
+        t, nll = np.array(self.curve).T
+        ax.plot(t, nll, color=BLUE)
+        low, high = (min(max(edge, t[0]), t[-1]) for edge in self.interval)
+        ax.axvspan(low, high, color=VERMILION, alpha=0.18, linewidth=0, label="95 % interval")
+        if 0.0 < self.temperature < math.inf:
+            label = f"best, T = {self.temperature:.4g}"
+            ax.plot(self.temperature, self.nll, "D", color=VERMILION, markersize=5, label=label)
+        if t[0] <= 1.0 <= t[-1]:
+            ax.axvline(1.0, color=MUTED, linewidth=1, dashes=(4, 3))
+            ax.plot(1.0, self.nll_before, "o", color=BLUE, label="as given, T = 1")
+        ax.set_xscale("log")
+        ax.set_xlim(t[0], t[-1])
+        wide = t[-1] / t[0]
+        ticks = (
+            (1.0, 1.5, 2.0, 3.0, 5.0) if wide < 12 else (1.0, 2.0, 5.0) if wide < 500 else (1.0,)
+        )
+        ax.xaxis.set_major_locator(LogLocator(subs=ticks))
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.set_xlabel("temperature")
+        ax.set_ylabel("nll, nats a row")
+        ax.legend(loc="upper center")
+        top, bottom = float(np.max(nll)), float(np.min(nll))
+        if top > bottom:
+            ax.set_ylim(bottom - 0.06 * (top - bottom), top + 0.3 * (top - bottom))
+        return ax

@@ -1,0 +1,79 @@
+"""What a report has found, and the sentences that say it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hotmax.view.assessment import Assessment
+from hotmax.view.elements import percent
+from hotmax.view.shape import Shape
+
+FEW = 200  # scoring rows below which a report says that they are few
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """The numbers of a report.
+
+    Attributes:
+        title: The heading.
+        rows, classes: How many.
+        names: Of the classes.
+        seed: Of the split and of the bootstrap.
+        shape: What needs no labels.
+        assessment: What needs labels; None without.
+    """
+
+    title: str
+    rows: int
+    classes: int
+    names: tuple[str, ...]
+    seed: int
+    shape: Shape
+    assessment: Assessment | None
+
+    @property
+    def subtitle(self) -> str:
+        text = f"{self.rows:,} rows, {self.classes:,} classes"
+        if self.assessment is None:
+            return f"{text}, without labels"
+        one, two = self.assessment.fit_rows, self.assessment.score_rows
+        return f"{text}: {one:,} rows to fit calibrators, the other {two:,} to score them"
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in a sentence."""
+        assert self.assessment is not None
+        before = self.assessment.before
+        return (
+            f"{self.assessment.verdict}: says {percent(before.confidence)}, is right "
+            f"{percent(before.accuracy.value)}"
+        )
+
+    @property
+    def temperature(self) -> str:
+        """The fitted temperature, and what it does, in a sentence."""
+        assert self.assessment is not None
+        fit, before = self.assessment.fit, self.assessment.before
+        low, high = fit.interval
+        after = self.assessment.score("temperature")
+        text = (
+            f"temperature {fit.temperature:.3g} (95 %: {low:.3g} to {high:.3g}): "
+            f"ECE {percent(before.ece.value)} before, {percent(after.ece.value)} after; "
+            f"nll {before.nll.value:.4f} before, {after.nll.value:.4f} after"
+        )
+        return f"{text}\n{fit.diagnosis}: a limit, not a number to use" if fit.diagnosis else text
+
+    @property
+    def warnings(self) -> list[str]:
+        """What to bear in mind: few rows, calibrators that could not be tried."""
+        assert self.assessment is not None
+        said = []
+        if self.assessment.score_rows < FEW:
+            said.append(
+                f"Only {self.assessment.score_rows} rows score: intervals are wide, and normal "
+                "approximations rough. Take the verdict as a hint."
+            )
+        missing = [why for _, why in self.assessment.left_out if "pip install" in why]
+        said += sorted(set(missing))
+        return said

@@ -1,0 +1,419 @@
+"""A report as one HTML page: no script, no request, light and dark, to print and to read out."""
+
+from __future__ import annotations
+
+import importlib.resources
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import hotmax as hm
+from hotmax.calibration.estimate import REPLICATES
+from hotmax.calibration.reliability import Reliability
+from hotmax.view import plots
+from hotmax.view.assessment import (
+    BINS,
+    LEAST,
+    MOST_CLASSES,
+    MOST_LOGITS,
+    MOST_ROWS,
+    NONE,
+    Assessment,
+)
+from hotmax.view.elements import (
+    Cell,
+    escape,
+    figure,
+    interval,
+    number,
+    percent,
+    share,
+    shown,
+    table,
+    tile,
+)
+from hotmax.view.findings import Findings
+from hotmax.view.plots import assessment as pictures
+from hotmax.view.shape import QUANTILES, Shape
+
+# --- with labels ------------------------------------------------------------------------------
+
+
+def bins_table(diagram: Reliability) -> str:
+    rows: list[list[Cell]] = []
+    for b in np.flatnonzero(diagram.counts > 0):
+        rows.append(
+            [
+                f"{percent(diagram.edges[b], 0)} to {percent(diagram.edges[b + 1], 0)}",
+                f"{diagram.counts[b]:,.0f}",
+                percent(diagram.confidence[b]),
+                percent(diagram.accuracy[b]),
+                f"{100 * diagram.low[b]:.1f} to {100 * diagram.high[b]:.1f} %",
+            ]
+        )
+    return table(["confidence", "rows", "says", "is right", "95 %"], rows)
+
+
+def methods_table(result: Assessment) -> str:
+    rows: list[list[Cell]] = []
+    marked = -1
+    for place, one in enumerate(result.scores):
+        if one.method == result.advised:
+            marked = place
+        change = one.nll_change
+        rows.append(
+            [
+                (one.method, "advised") if one.method == result.advised else one.method,
+                share(one.accuracy),
+                (percent(one.confidence), f"gap {100 * one.gap.value:+.1f}"),
+                (percent(one.ece.value), interval(one.ece)),
+                percent(one.ece_by_chance),
+                number(one.nll),
+                "" if one is result.before else (f"{change.value:+.4f}", number(change)[1]),
+                number(one.brier),
+                f"{one.fitted_rows:,}" if one.fitted_rows else "",
+            ]
+        )
+    head = ["calibrator", "is right", "says", "ECE", "ECE by chance", "nll", "change of nll"]
+    return table([*head, "Brier score", "fitted to rows"], rows, marked=marked)
+
+
+def classes_table(result: Assessment, names: Sequence[str]) -> str:
+    rows: list[list[Cell]] = [
+        [
+            shown(names[one.number]),
+            f"{one.rows:,}",
+            percent(one.confidence),
+            share(one.accuracy),
+            f"{100 * one.gap:+.1f}",
+            f"{100 * one.gap_after:+.1f}" if math.isfinite(one.gap_after) else "-",
+        ]
+        for one in result.classes
+    ]
+    head = ["predicted class", "rows", "says", "is right", "gap, points", "gap at the temperature"]
+    return table(head, rows)
+
+
+def sets_table(result: Assessment) -> str:
+    rows: list[list[Cell]] = [
+        [
+            one.method,
+            percent(one.promised, 0),
+            share(one.coverage),
+            f"{one.mean_size:.2f}",
+            percent(one.single),
+        ]
+        for one in result.sets
+    ]
+    head = ["method", "promised", "holds the label", "mean size", "sets of one class"]
+    return table(head, rows)
+
+
+def risk_table(result: Assessment) -> str:
+    curve = result.risk
+    rows: list[list[Cell]] = []
+    for aim in (0.1, 0.25, 0.5, 0.75, 0.9, 1.0):
+        at = min(int(np.searchsorted(curve.coverage, aim)), curve.risk.size - 1)
+        rows.append([percent(float(curve.coverage[at])), percent(float(curve.risk[at]), 2)])
+    return table(["rows kept", "error among them"], rows)
+
+
+def labelled(report: Findings, result: Assessment) -> list[str]:
+    before, after = result.before, result.score("temperature")
+    fit = result.fit
+    low, high = fit.interval
+    fine = result.verdict == "no miscalibration found"
+    sentence = report.verdict[0].upper() + report.verdict[1:]
+    gap = 100 * before.gap.value
+    said = "".join(f"<p class=note>{escape(line)}</p>" for line in report.warnings)
+    parts = [
+        f'<p class="verdict{" fine" if fine else ""}">{escape(sentence)}.</p>',
+        f"<p>The gap is {gap:+.1f} points (95 %: {interval(before.gap, 1, 100.0, '')}). "
+        f"{escape(advice(result))}</p>{said}",
+        '<div class="tiles">',
+        tile(percent(before.accuracy.value), "accuracy", interval(before.accuracy)),
+        tile(f"{fit.temperature:.3g}", "fitted temperature", f"95 %: {low:.3g} to {high:.3g}"),
+        tile(
+            f"{percent(before.ece.value)} \N{RIGHTWARDS ARROW} {percent(after.ece.value)}",
+            "calibration error (ECE)",
+            f"by chance alone up to {percent(after.ece_by_chance)}",
+        ),
+        tile(
+            f"{before.nll.value:.3f} \N{RIGHTWARDS ARROW} {after.nll.value:.3f}",
+            "nll, nats a row",
+            "before, and at the temperature",
+        ),
+        "</div>",
+        "<h2>Confidence and truth</h2>",
+        '<div class="grid">',
+        figure(
+            "before",
+            "Before calibration",
+            "A bar is the share of right predictions among those of about one confidence. Bars on "
+            "the dashed line are calibrated; hatching above a bar is overconfidence. Whiskers: "
+            "95 % Wilson intervals. Below: how many rows are in each bin.",
+            lambda ax: plots.plot_reliability(before.reliability, ax=ax),
+            bins_table(before.reliability),
+            height=4.2,
+        ),
+        figure(
+            "after",
+            f"After, at temperature {fit.temperature:.3g}",
+            "The same rows, which had no part in the choice of the temperature.",
+            lambda ax: plots.plot_reliability(after.reliability, ax=ax),
+            bins_table(after.reliability),
+            height=4.2,
+        ),
+        figure(
+            "confidence",
+            "How sure it is",
+            "Shares of rows by confidence, hatched where the prediction is wrong. The two upright "
+            "lines fall together if the model is calibrated on average.",
+            lambda ax: plots.plot_confidence(before.reliability, after=after.reliability, ax=ax),
+            bins_table(before.reliability),
+        ),
+        figure(
+            "temperature",
+            "Which temperature",
+            "The negative log-likelihood of the fitting rows at each temperature; its least is the "
+            "fitted one, with its 95 % profile likelihood interval. Above 1: overconfident.",
+            lambda ax: plots.plot_temperature(fit, ax=ax),
+            table(
+                ["temperature", "nll"],
+                [[f"{t:.4g}", f"{nll:.6f}"] for t, nll in fit.curve],
+            ),
+        ),
+        "</div>",
+        "<h2>Calibrators</h2>",
+        "<p>Each was fitted on one half of the rows and judged on the other. Small print: 95 % "
+        f"intervals. {escape(shaded(result))}</p>",
+        methods_table(result),
+        "<p class=note>ECE is pushed up by noise: a calibrated model would stay below "
+        '"ECE by chance" in 95 of 100 samples of this size. Its interval takes that push off, and '
+        "so may lie below the value. nll and Brier score are proper: they cannot be made better "
+        "than by honest probabilities. A calibrator that is right more often has learnt more than "
+        "calibration from its rows.</p>",
+        '<div class="grid">',
+        figure(
+            "methods",
+            "What each calibrator gains",
+            "The change of nll against no calibration, from the differences in each row, with its "
+            "95 % interval. Further left is better.",
+            lambda ax: pictures.plot_methods(result, ax=ax),
+            table(
+                ["calibrator", "change of nll", "95 %"],
+                [[one.method, *number(one.nll_change)] for one in result.scores[1:]],
+            ),
+            height=0.3 * len(result.scores) + 1.0,
+        ),
+        "</div>",
+        "<h2>Where it is most overconfident</h2>",
+        f"<p>{escape(worst(result, report.classes))}</p>",
+        '<div class="grid">',
+        classes_figure(result, report.names),
+        figure(
+            "risk",
+            "If it may abstain",
+            "The error among the most confident rows, for each share of rows kept. The area under "
+            "the curve (AURC) is small if confidence ranks rows well, calibrated or not.",
+            lambda ax: plots.plot_risk_coverage(result.risk, ax=ax),
+            risk_table(result),
+        ),
+        "</div>",
+        "<h2>Sets that hold the answer</h2>",
+        "<p>Conformal prediction gives each row a set of classes that holds the right one as often "
+        "as promised, if new rows are like these. lac makes small sets, aps sets that grow where "
+        f"the model is unsure. Thresholds from {result.set_rows[0]:,} rows, judged on "
+        f"{result.set_rows[1]:,} others.</p>",
+        sets_table(result),
+    ]
+    return parts
+
+
+def advice(result: Assessment) -> str:
+    """What the temperature does, and whether something else does more."""
+    before, after = result.before, result.score("temperature")
+    best = result.score(result.advised)
+    text = (
+        f"Dividing the logits by {result.fit.temperature:.3g} takes the ECE from "
+        f"{percent(before.ece.value)} to {percent(after.ece.value)} and the nll from "
+        f"{before.nll.value:.3f} to {after.nll.value:.3f}, on rows that had no part in its choice."
+    )
+    if result.advised == NONE:
+        return f"{text} That is no gain beyond doubt: the logits may stay as they are."
+    if result.advised == "temperature":
+        return f"{text} No calibrator with more parameters is better beyond doubt."
+    more = f"{text} The calibrator {best.method} takes the nll further, to {best.nll.value:.3f}"
+    if best.accuracy.value - after.accuracy.value > 0.01:
+        more += (
+            f"; it is also right more often, {percent(best.accuracy.value)}, so that it has learnt "
+            "something that the model had not"
+        )
+    return f"{more}."
+
+
+def worst(result: Assessment, classes: int) -> str:
+    if not result.classes:
+        return f"No class is predicted in {LEAST} of the scoring rows: too few to tell them apart."
+    text = (
+        f"Rows in which a class is predicted, before calibration: the {len(result.classes)} of "
+        f"{classes:,} classes whose overconfidence is surest, among those predicted in at least "
+        f"{LEAST} rows."
+    )
+    return text if classes <= 20 else f"{text} Of so many classes, some stand out by accident."
+
+
+def classes_figure(result: Assessment, names: Sequence[str]) -> str:
+    if not result.classes:
+        return ""
+    return figure(
+        "classes",
+        "What it says, and what is right",
+        "Diamonds: the mean confidence. Dots: the share that is right, with its 95 % Wilson "
+        "interval. A diamond right of the interval is more than chance would give one class.",
+        lambda ax: pictures.plot_classes(result.classes, names=names, ax=ax),
+        classes_table(result, names),
+        height=0.27 * len(result.classes) + 1.0,
+    )
+
+
+def shaded(result: Assessment) -> str:
+    return (
+        f"Shaded: {result.advised}, the simplest whose nll lies within one standard error of the "
+        "best on these rows."
+    )
+
+
+# --- without labels ---------------------------------------------------------------------------
+
+
+def unlabelled(report: Findings, shape: Shape) -> list[str]:
+    quantiles = [f"{q:.0%}" for q in QUANTILES]
+    found = shape.saturation
+    parts = [
+        "<h2>The shape of the predictions</h2>",
+        "<p>This needs no labels: how sure the model is, not whether it is right.</p>",
+        '<div class="tiles">',
+        tile(percent(shape.confidence), "mean confidence"),
+        tile(
+            f"{shape.entropy:.3g}",
+            "mean entropy, nats",
+            f"uniform would be {math.log(report.classes):.3g}",
+        ),
+        tile(
+            f"{shape.effective[2]:.3g}",
+            "effective classes, median",
+            f"5 to 95 % of rows: {shape.effective[0]:.3g} to {shape.effective[4]:.3g}",
+        ),
+        tile(percent(found.saturated), "saturated rows", "with a probability above 99 %"),
+        tile(
+            f"{100 * shape.slope:+.2f}",
+            "points of confidence",
+            "if the temperature rises by 10 %",
+        ),
+        "</div>",
+        '<div class="grid">',
+    ]
+    if report.assessment is None:
+        parts.append(
+            figure(
+                "shape",
+                "How sure it is",
+                "Shares of rows by the largest probability.",
+                lambda ax: pictures.plot_shape(shape, ax=ax),
+                histogram(shape.confidence_edges, shape.confidence_shares, "confidence", 100.0),
+            )
+        )
+    parts += [
+        figure(
+            "effective",
+            "How many classes it hesitates between",
+            "exp(entropy) of each row: 1 if one class has it all, n if n classes share evenly.",
+            lambda ax: pictures.plot_effective(shape, ax=ax),
+            table(quantiles, [[f"{value:.4g}" for value in shape.effective]], "quantiles of rows")
+            + histogram(shape.effective_edges, shape.effective_shares, "effective classes"),
+        ),
+        figure(
+            "sensitivity",
+            "Sensitivity to temperature",
+            "Mean confidence and mean entropy if all logits are divided by a temperature. Steep at "
+            f"1 means that the scale of the logits decides. From {shape.swept_rows:,} rows.",
+            lambda ax: pictures.plot_sensitivity(shape, ax=ax),
+            table(
+                ["temperature", "mean confidence", "mean entropy"],
+                [
+                    [f"{t:.3g}", percent(float(p)), f"{h:.4f}"]
+                    for t, p, h in zip(
+                        shape.temperatures, shape.confidence_at, shape.entropy_at, strict=True
+                    )
+                ],
+            ),
+        ),
+        figure(
+            "saturation",
+            "Gradient health",
+            "Probabilities, and p (1 - p), through which a gradient must pass, on a log scale. "
+            f"What piles up at the left learns nothing. From {found.rows:,} rows.",
+            lambda ax: plots.plot_saturation(found, ax=ax),
+            table(["", ""], [list(line) for line in found.lines()]),
+            height=3.9,
+        ),
+        "</div>",
+    ]
+    return parts
+
+
+def histogram(edges: Any, shares: Any, name: str, scale: float = 1.0) -> str:
+    rows = [
+        [f"{scale * edges[i]:.3g} to {scale * edges[i + 1]:.3g}", percent(float(shares[i]), 2)]
+        for i in range(len(shares))
+        if shares[i] > 0
+    ]
+    return table([name + (", %" if scale == 100.0 else ""), "share of rows"], rows)
+
+
+# --- the page ---------------------------------------------------------------------------------
+
+
+def made(report: Findings) -> str:
+    """How the figures were made, in a few sentences."""
+    if report.assessment is None:
+        return "All rows were read; where fewer were used, they are evenly spaced."
+    result = report.assessment
+    limits = ", ".join(f"{name} {most}" for name, most in MOST_CLASSES.items())
+    left = "; ".join(f"{method} {why}" for method, why in result.left_out)
+    return (
+        f"The {report.rows:,} rows were shuffled (seed {report.seed}) and split: "
+        f"{result.fit_rows:,} fit calibrators, {result.score_rows:,} score them, and no row does "
+        "both. The temperature is fitted to all fitting rows; the others to at most "
+        f"{MOST_ROWS:,} of them with {MOST_LOGITS:,} logits, drawn at random. The most classes "
+        f"that a calibrator is tried on: {limits}; the others have no limit. "
+        + (f"Not tried here: {left}. " if left else "")
+        + "Intervals are 95 %: Wilson's for shares, 1.96 standard errors for means over rows, "
+        f"profile likelihood for the temperature; for ECE ({BINS} bins of equal width) a basic "
+        f"bootstrap of {REPLICATES} samples of the rows, in narrow cells of confidence. The method "
+        "advised was chosen on the scoring rows, which flatters it a little."
+    )
+
+
+def page(report: Findings) -> str:
+    style = importlib.resources.files("hotmax.view").joinpath("page.css").read_text("utf-8")
+    body: list[str] = []
+    if report.assessment is not None:
+        body += labelled(report, report.assessment)
+    body += unlabelled(report, report.shape)
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta http-equiv="Content-Security-Policy" '
+        "content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">"
+        '<link rel="icon" href="data:,">'
+        f"<title>{escape(report.title)}</title><style>{style}</style></head>\n<body><main>"
+        f"<header><h1>{escape(report.title)}</h1>"
+        f'<p class="quiet">{escape(report.subtitle)}</p></header>\n'
+        + "\n".join(body)
+        + f'<footer><h3>How this was made</h3><p class="quiet">{escape(made(report))}</p>'
+        f'<p class="quiet">hotmax {escape(hm.__version__)}</p></footer></main></body></html>\n'
+    )

@@ -1,0 +1,219 @@
+"""hm.report: what logits, and labels if there are any, say about a classifier; a page to show."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import math
+import numbers
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import hotmax as hm
+from hotmax._files import whole
+from hotmax.calibration.conformal import unlabelled
+from hotmax.calibration.estimate import Estimate
+from hotmax.calibration.examples import read, read_rows
+from hotmax.view.assessment import Assessment, MethodScore, Progress, assess
+from hotmax.view.elements import percent
+from hotmax.view.findings import Findings
+from hotmax.view.page import page
+from hotmax.view.shape import shape_of
+
+
+@dataclass(frozen=True, eq=False)
+class Report(Findings):
+    """The result of `report`: `print` it, `save` it as a page, or look at its numbers.
+
+    Attributes:
+        title: The heading.
+        rows, classes: How many.
+        names: Of the classes.
+        seed: Of the split and of the bootstrap.
+        shape: What needs no labels.
+        assessment: What needs labels; None without.
+    """
+
+    def __str__(self) -> str:
+        lines = [self.title, self.subtitle]
+        if self.assessment is not None:
+            lines += ["", self.verdict, self.temperature, "", *score_lines(self.assessment)]
+            lines += ["", *self.warnings]
+        else:
+            low, middle, high = (self.shape.effective[i] for i in (0, 2, 4))
+            lines += [
+                "",
+                f"mean confidence {percent(self.shape.confidence)}; a temperature 10 % higher "
+                f"changes it by {100 * self.shape.slope:+.2f} points",
+                f"mean entropy {self.shape.entropy:.4g} nats; effective number of classes "
+                f"{middle:.3g} (5 to 95 % of rows: {low:.3g} to {high:.3g})",
+                "",
+                str(self.shape.saturation),
+            ]
+        return "\n".join(lines).rstrip()
+
+    def to_json(self) -> str:
+        """All numbers, for other programs. What is not finite is text; what is not there, null."""
+        return json.dumps(plain(self), indent=1, allow_nan=False)
+
+    def to_html(self) -> str:
+        """One self-contained page, under 500 kB. Needs matplotlib."""
+        return page(self)
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the page: whole, or not at all; an existing file only with `force`."""
+        with whole(path, force=force) as file:
+            file.write(self.to_html().encode())
+
+    def _repr_html_(self) -> str:
+        source = html.escape(self.to_html(), quote=True)
+        frame = "width:100%;height:48rem;border:0"
+        return (
+            f'<iframe title="{html.escape(self.title)}" srcdoc="{source}" style="{frame}"></iframe>'
+        )
+
+
+def score_lines(result: Assessment) -> list[str]:
+    """The table of calibrators as text."""
+
+    def cells(one: MethodScore) -> list[str]:
+        low, high = (100 * end for end in one.ece.interval)
+        change = one.nll_change
+        wide = (change.interval[1] - change.interval[0]) / 2
+        return [
+            one.method + (" <-" if one.method == result.advised else ""),
+            percent(one.accuracy.value),
+            percent(one.confidence),
+            f"{percent(one.ece.value)} ({low:.1f} to {high:.1f})",
+            f"{one.nll.value:.4f}",
+            "" if one is result.before else f"{change.value:+.4f} +- {wide:.4f}",
+        ]
+
+    table = [["calibrator", "right", "says", "ECE (95 %)", "nll", "change (95 %)"]]
+    table += [cells(one) for one in result.scores]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if at == 0 else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in table
+    ]
+    advice = "<- the simplest within one standard error of the best nll"
+    return [*lines, advice]
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, arrays and tuples as what JSON has; an estimate as its value and interval."""
+    if isinstance(value, Estimate):
+        return {"value": plain(value.value), "interval": plain(value.interval)}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        } | ({"verdict": value.verdict} if isinstance(value, Assessment) else {})
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    if isinstance(value, float) and math.isinf(value):
+        return str(value)
+    return value
+
+
+def class_names(classes: Sequence[object] | None, count: int) -> tuple[str, ...]:
+    if classes is None:
+        return tuple(map(str, range(count)))
+    if isinstance(classes, str | bytes) or not hasattr(classes, "__len__"):
+        raise TypeError(f"classes must be a list of names or None, got {type(classes).__name__}")
+    if len(classes) != count:
+        raise ValueError(f"classes must have {count} names, one for each class, got {len(classes)}")
+    return tuple(printable(str(name)) for name in classes)
+
+
+def printable(text: str) -> str:
+    """Text without what cannot be shown, such as control characters."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def silent(stage: str, done: float) -> None:
+    """No progress to show."""
+
+
+def report(
+    logits: object,
+    labels: object = None,
+    classes: Sequence[object] | None = None,
+    *,
+    title: str | None = None,
+    seed: int = 0,
+    input: str = "logits",
+    progress: Progress | None = None,
+) -> Report:
+    """What a classifier's logits are worth: a verdict, numbers with intervals, and a page.
+
+    With labels the rows are split at random in two halves: calibrators are fitted on one, and all
+    figures are from the other, so that "after" means rows that no calibrator has seen.
+
+    Args:
+        logits: (rows, classes), of data that the model was not trained on. A memory-mapped array is
+            read some rows at a time.
+        labels: The class of each row, as integers; None if they are not known.
+        classes: The names of the classes.
+        title: The heading of the page.
+        seed: Of the split, and of the bootstrap.
+        input: "probabilities" if `logits` holds those.
+        progress: Called as progress(stage, done) while it works, with done rising from 0 to 1.
+
+    Returns:
+        A Report: `print` it, `.save("report.html")`, `.to_json()`.
+
+    Example:
+        >>> import numpy as np, hotmax as hm
+        >>> rng = np.random.default_rng(0)
+        >>> logits = rng.normal(size=(4000, 3)) * 4
+        >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(1)
+        >>> result = hm.report(logits, labels)
+        >>> print(result.verdict)
+        overconfident: says 86.0 %, is right 73.1 %
+        >>> result.save("report.html")                                      # doctest: +SKIP
+    """
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
+        raise TypeError(f"seed must be an int, got {seed!r}")
+    if seed < 0:
+        raise ValueError(f"seed must not be negative, got {seed}")
+    if title is not None and not isinstance(title, str):
+        raise TypeError(f"title must be text or None, got {title!r}")
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be a function or None, got {progress!r}")
+    tell = progress or silent
+    if labels is None:
+        x, mask = read_rows(logits, input=input)
+        examples = unlabelled(x, mask, input)
+        if examples.rows == 0:
+            raise ValueError("logits must have at least one row")
+    else:
+        examples = read(logits, labels, input=input)
+        if not examples.labels.size:
+            raise TypeError("labels must be integers, one for each row")
+    if examples.classes < 2:
+        raise ValueError(f"logits must have at least 2 classes, got {examples.classes}")
+    names = class_names(classes, examples.classes)
+    shape = shape_of(examples, tell)
+    assessment = None if labels is None else assess(examples, int(seed), tell)
+    tell("done", 1.0)
+    return Report(
+        title=printable(title) if title else f"A report by hotmax {hm.__version__}",
+        rows=examples.rows,
+        classes=examples.classes,
+        names=names,
+        seed=int(seed),
+        shape=shape,
+        assessment=assessment,
+    )

@@ -1,0 +1,229 @@
+"""Pictures: each draws its result, on axes that are given or its own, in a style of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+from scipy import special
+
+import hotmax as hm
+from hotmax._pictures import COLORS, STYLE
+from hotmax.view import plots
+
+matplotlib.use("agg")
+
+
+def sample(rows=400, classes=4):
+    rng = np.random.default_rng(1)
+    z = rng.normal(size=(rows, classes)) * 3
+    return z, (z / 2 + rng.gumbel(size=z.shape)).argmax(1)
+
+
+Z, Y = sample()
+BEFORE = hm.calibration.reliability(Z, Y)
+AFTER = hm.calibration.reliability(Z, Y, temperature=2.0)
+FIT = hm.calibration.fit_temperature(Z, Y, curve=True)
+
+PICTURES = {
+    plots.plot_probabilities: plots.probabilities([2, 1, 3, 5, 4]),
+    plots.plot_sweep: plots.sweep([3.0, 3.0, 2.0, -1.0]),
+    plots.plot_frequencies: hm.frequencies([2, 1, 3], seed=0),
+    plots.plot_contour: plots.contour(points=21),
+    plots.plot_jacobian: plots.jacobian_map([2.0, 1.0, 3.0]),
+    plots.plot_slope: plots.slope(),
+    plots.plot_loss_gradients: plots.loss_gradients(),
+    plots.plot_smoothing: plots.smoothing(),
+    plots.plot_attention_scaling: plots.attention_scaling(),
+    plots.plot_saturation: hm.saturation(Z),
+    plots.plot_reliability: BEFORE,
+    plots.plot_calibration: (BEFORE, AFTER),
+    plots.plot_confidence: BEFORE,
+    plots.plot_temperature: FIT,
+    plots.plot_risk_coverage: hm.calibration.risk_coverage(Z, Y),
+}
+
+
+def test_every_picture_is_tried():
+    drawn = {getattr(plots, name) for name in plots.__all__ if name.startswith("plot_")}
+    assert drawn == set(PICTURES)
+
+
+@pytest.mark.parametrize("draw", PICTURES, ids=lambda draw: draw.__name__)
+def test_on_its_own_and_on_given_axes(draw):
+    before = dict(matplotlib.rcParams)
+    assert plt.get_fignums() == []
+    ax = draw(PICTURES[draw])
+    assert len(plt.get_fignums()) == 1
+    ax.figure.canvas.draw()
+    figure, given = plt.subplots(layout="constrained")
+    assert draw(PICTURES[draw], ax=given) is given
+    figure.canvas.draw()
+    assert len(plt.get_fignums()) == 2
+    plt.close("all")
+    assert dict(matplotlib.rcParams) == before
+    assert draw.__doc__
+
+
+def test_results_are_frozen():
+    for result in PICTURES.values():
+        for one in result if isinstance(result, tuple) else [result]:
+            with pytest.raises(AttributeError):
+                one.nothing = 1
+
+
+def test_results_hold_what_is_drawn():
+    x = np.array([2.0, 1.0, 3.0])
+    swept = plots.sweep(x, [0.5, 1.0, 4.0])
+    want = special.softmax(x / np.array([[0.5], [1.0], [4.0]]), axis=1)
+    np.testing.assert_allclose(swept.probabilities, want, rtol=1e-14)
+    np.testing.assert_allclose(swept.entropy, special.entr(want).sum(1), rtol=1e-14)
+    whole = plots.sweep([3.0, 3.0, 2.0])
+    assert whole.temperatures[0] == 0.0
+    assert whole.temperatures[-1] == np.inf
+    assert whole.probabilities[0].tolist() == [0.5, 0.5, 0.0]
+    np.testing.assert_allclose(whole.probabilities[-1], 1 / 3)
+    p = np.linspace(0, 1, 201)
+    np.testing.assert_allclose(plots.slope().slope, p * (1 - p), atol=1e-15)
+    found = plots.loss_gradients()
+    q = found.probability
+    np.testing.assert_allclose(found.cross_entropy, 1 - q, rtol=1e-12)
+    np.testing.assert_allclose(found.mae, q * (1 - q), rtol=1e-12)
+    one = plots.jacobian_map(x, temperature=2.0)
+    s = special.softmax(x / 2)
+    np.testing.assert_allclose(one.jacobian, (np.diag(s) - np.outer(s, s)) / 2, rtol=1e-13)
+    square = plots.contour(temperature=0.5, points=5)
+    np.testing.assert_allclose(
+        square.probability, special.expit((square.y[:, None] - square.x) / 0.5), rtol=1e-13
+    )
+
+
+def test_label_smoothing_is_least_where_it_says():
+    found = plots.smoothing([0.05, 0.2], classes=7)
+    step = found.margin[1] - found.margin[0]
+    for least, losses in zip(found.minima, found.losses, strict=True):
+        assert abs(found.margin[np.argmin(losses)] - least) <= step
+    margin, n, s = found.margin, 7, 0.2
+    logs = margin - np.log(np.exp(margin) + n - 1)
+    others = -np.log(np.exp(margin) + n - 1)
+    want = -((1 - s + s / n) * logs + (n - 1) * s / n * others)
+    np.testing.assert_allclose(found.losses[1], want, rtol=1e-12)
+
+
+def test_the_nll_curve():
+    t, nll = np.array(FIT.curve).T
+    for temperature, value in FIT.curve[::7]:
+        logs = special.log_softmax(Z / temperature, axis=1)
+        assert value == pytest.approx(-logs[np.arange(len(Y)), Y].mean(), rel=1e-12)
+    assert t[np.argmin(nll)] == FIT.temperature
+    assert t[0] < min(1.0, FIT.interval[0])
+    assert t[-1] > FIT.interval[1]
+    plain = hm.calibration.fit_temperature(Z, Y)
+    assert plain.curve == ()
+    with pytest.raises(ValueError, match="curve=True"):
+        plain.plot()
+    with pytest.raises(TypeError, match="curve must be a bool"):
+        hm.calibration.fit_temperature(Z, Y, curve=3)
+
+
+@pytest.mark.parametrize("labels", [Z.argmax(1), Z.argmin(1)], ids=["separable", "worst"])
+def test_the_curve_where_the_temperature_is_a_limit(labels):
+    fit = hm.calibration.fit_temperature(Z, labels, curve=True)
+    assert fit.diagnosis
+    assert len(fit.curve) >= 30
+    fit.plot().figure.canvas.draw()
+    plt.close("all")
+
+
+def test_reliability_shows_bins_gaps_and_counts():
+    ax = plots.plot_reliability(BEFORE)
+    there = BEFORE.counts > 0
+    heights = [bar.get_height() for bar in ax.containers[0]]
+    np.testing.assert_allclose(heights, BEFORE.accuracy[there])
+    gaps = [bar.get_height() for bar in ax.containers[1]]
+    np.testing.assert_allclose(gaps, (BEFORE.confidence - BEFORE.accuracy)[there])
+    below = ax.child_axes[0]
+    shares = [bar.get_height() for bar in below.containers[0]]
+    np.testing.assert_allclose(shares, BEFORE.counts / len(Z))
+    plt.close("all")
+
+
+def test_ties_and_limits_are_seen():
+    ax = plots.plot_sweep(plots.sweep([3.0, 3.0, 2.0], classes=["cat", "dog", "fox"]))
+    upper, lower = ax.child_axes
+    lines = {line.get_label(): line for line in upper.lines}
+    assert lines["cat: 3"].get_linestyle() != "-"
+    assert lines["cat: 3"]._dash_pattern != lines["dog: 3"]._dash_pattern
+    assert [tick.get_text() for tick in lower.get_xticklabels()][-1] == "\N{INFINITY}"
+    plt.close("all")
+    some = plots.plot_sweep(plots.sweep([1.0, 2.0], [0.5, 1.0, 2.0]))
+    names = [tick.get_text() for tick in some.child_axes[1].get_xticklabels()]
+    assert names == ["0.5", "1", "2"]
+    plt.close("all")
+
+
+def test_many_classes():
+    x = np.random.default_rng(0).normal(size=300)
+    for draw, result in (
+        (plots.plot_sweep, plots.sweep(x)),
+        (plots.plot_probabilities, plots.probabilities(x)),
+        (plots.plot_jacobian, plots.jacobian_map(x)),
+    ):
+        draw(result).figure.canvas.draw()
+    plt.close("all")
+
+
+def test_names_that_look_like_mathematics():
+    names = ["$x$", "a$b", "<script>", "a very long name indeed"]
+    ax = plots.plot_probabilities(plots.probabilities(np.arange(4.0), classes=names))
+    ax.figure.canvas.draw()
+    plt.close("all")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: plots.sweep([[1.0, 2.0]]), ValueError, "one row"),
+        (lambda: plots.sweep([]), ValueError, "one row"),
+        (lambda: plots.sweep([1.0], [[1.0]]), ValueError, "one list"),
+        (lambda: plots.plot_sweep(plots.sweep([1.0], [-1.0])), ValueError, "from 0 up, got -1"),
+        (lambda: plots.probabilities([1.0, 2.0], classes=["a"]), ValueError, "list of 2 names"),
+        (lambda: plots.probabilities([1.0], classes="a"), ValueError, "list of 1 names"),
+        (lambda: plots.slope(1), ValueError, "points"),
+        (lambda: plots.loss_gradients(0), ValueError, "points"),
+        (lambda: plots.contour(extent=0), ValueError, "extent"),
+        (lambda: plots.contour(points=1), ValueError, "points"),
+        (lambda: plots.smoothing([1.0]), ValueError, "amounts"),
+        (lambda: plots.smoothing(classes=1), ValueError, "classes"),
+    ],
+)
+def test_bad_arguments(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+    plt.close("all")
+
+
+def test_style():
+    """Colours stay apart in lightness or hue, and sizes can be read at 400 pixels."""
+    assert len(set(COLORS)) == len(COLORS) == 6
+    with pytest.raises(TypeError):
+        STYLE["font.size"] = 3
+    smallest = min(value for name, value in STYLE.items() if name.endswith("size") and value != 4
+                   and not isinstance(value, tuple))  # fmt: skip
+    assert smallest / 72 / STYLE["figure.figsize"][0] * 400 >= 9  # pixels
+
+
+def test_attention_scaling_from_the_command_line(tmp_path):
+    picture = tmp_path / "picture.png"
+    done = subprocess.run(
+        [sys.executable, "-m", "hotmax.view.saturation", str(picture)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "without a scale" in done.stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")
