@@ -49,7 +49,7 @@ from hotmax._target_entropy import temperature_for_entropy
 from hotmax._threads import get_threads, set_threads
 
 if typing.TYPE_CHECKING:
-    from hotmax import calibration as calibration
+    from hotmax import calibration as calibration, io as io
 
 __version__ = "0.1.0"
 
@@ -106,6 +106,6 @@ __all__ = [
 
 def __getattr__(name: str) -> typing.Any:
     """Public namespaces, imported when first asked for."""
-    if name in ("calibration", "laws"):
+    if name in ("calibration", "io", "laws"):
         return importlib.import_module(f"hotmax.{name}")
     raise AttributeError(f"module 'hotmax' has no attribute {name!r}")
