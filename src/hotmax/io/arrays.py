@@ -164,11 +164,11 @@ def member_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> Ar
             return array_of(file, start, start + info.file_size, path, what)
     with archive.open(info) as member:
         shape, fortran, dtype = header_of(member, what)
-        count = math.prod(shape)
-        if info.file_size < count * dtype.itemsize:
-            raise ValueError(f"{what} is cut off")
         data = member.read()  # to the end, where the checksum is compared
-    array = np.frombuffer(data, dtype, count)
+    size = math.prod(shape) * dtype.itemsize
+    if len(data) < size:
+        raise ValueError(f"{what} is cut off: {len(data)} of {size} bytes are there")
+    array = np.frombuffer(data, dtype, math.prod(shape))
     return array.reshape(shape, order="F" if fortran else "C")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,18 +36,19 @@ def screen_width() -> int | None:
 
 
 def say(*lines: str | Text) -> None:
-    """Print lines; in colour on a terminal."""
-    console = Console(file=sys.stdout, highlight=False, markup=False, soft_wrap=True)
+    """Print lines; on a terminal in colour, and prose wrapped between words. A Text is as it is."""
+    console = Console(file=sys.stdout, highlight=False, markup=False)
     with console.capture() as caught:
         for line in lines:
-            console.print(line)
+            whole = isinstance(line, Text) or not console.is_terminal
+            console.print(line, soft_wrap=whole)
     sys.stdout.write(caught.get())
 
 
 def say_cut(text: str) -> None:
     """Print a text whose lines end at the edge of the terminal."""
     width = screen_width()
-    say(*(line if width is None else cut(line, width) for line in text.splitlines()))
+    say(*(Text(line if width is None else cut(line, width)) for line in text.splitlines()))
 
 
 def cut(text: str, width: int) -> str:
@@ -110,11 +112,13 @@ class Table:
         cells = [[printable(cell) for cell in row] for row in (self.head, *self.rows)]
         sizes = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
         total = sum(sizes) + 2 * (len(sizes) - 1)
-        if width is not None and total > width:  # the names give way
+        if width is not None and total > width and self.left < len(sizes):  # the names give way
             sizes[0] = max(sizes[0] - (total - width), 4)
             total = sum(sizes) + 2 * (len(sizes) - 1)
         room = BAR if width is None else min(BAR, width - total - 2)
         bars = self.bars if room >= SHORTEST_BAR else None
+        if width is not None and self.left == len(sizes):
+            return self.wrapped(cells, sizes, width)
         lines = [self.line(cells[0], sizes, "bold")]
         for number, row in enumerate(cells[1:]):
             line = self.line(row, sizes, "")
@@ -122,6 +126,16 @@ class Table:
                 line.append("  " + bar(bars[number], room), "cyan")
             line.rstrip()
             lines.append(line)
+        return lines
+
+    def wrapped(self, cells: list[list[str]], sizes: list[int], width: int) -> list[Text]:
+        """Nothing but text: the last column goes on below itself."""
+        start = sum(sizes[:-1]) + 2 * (len(sizes) - 1)
+        lines = []
+        for number, row in enumerate(cells):
+            for place, part in enumerate(textwrap.wrap(row[-1], max(width - start, 16)) or [""]):
+                before = row[:-1] if place == 0 else [""] * (len(row) - 1)
+                lines.append(self.line([*before, part], sizes, "" if number else "bold"))
         return lines
 
     def line(self, cells: Sequence[str], sizes: Sequence[int], style: str) -> Text:
@@ -148,6 +162,7 @@ def progress(what: str) -> Iterator[Progress]:
         task = shown.add_task(what, total=None)
 
         def update(stage: str, done: float) -> None:
-            shown.update(task, description=stage or what, completed=done, total=1.0)
+            known = done > 0.0  # until then it only shows that something moves
+            shown.update(task, description=stage, completed=done, total=1.0 if known else None)
 
         yield update

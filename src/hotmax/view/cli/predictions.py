@@ -10,12 +10,13 @@ from typing import Annotated, Any
 
 import numpy as np
 from cyclopts import Parameter
+from rich.text import Text
 
 import hotmax as hm
 from hotmax._boundary import Array
 from hotmax.calibration.families import FAMILIES
 from hotmax.view.cli.options import COMMON, READING, Common, Flag, Reading, check_free
-from hotmax.view.cli.output import Progress, Table, progress, say, say_cut, say_json
+from hotmax.view.cli.output import Progress, Table, progress, say, say_json
 
 BLOCK = 1 << 21  # entries that are computed together
 SELECT = "select"
@@ -75,8 +76,7 @@ def report(
     if common.json:
         print(result.to_json())
     else:
-        say_cut(str(result))
-        say("", f"written: {out}")
+        say(*str(result).splitlines(), "", f"written: {out}")
     if open and not webbrowser.open(out.resolve().as_uri()):
         raise OSError(f"no browser could be opened; the page is {out}")
 
@@ -185,7 +185,7 @@ def calibrate(
         return
     say(str(found), str(parts))
     if selection is not None:
-        say("", *str(selection).splitlines(), "")
+        say("", *map(Text, str(selection).splitlines()), "")
     if fit is not None:
         low, high = fit.interval
         say(f"temperature {fit.temperature:.4f} (95 %: {low:.4f} to {high:.4f})")
@@ -196,7 +196,7 @@ def calibrate(
         more = "" if heat is None else f", temperature {float(heat):.4f}"
         say(f"method {method_of(calibrator)}{more}")
     say("", *compared(before, after).lines(), "")
-    say(f"before: {verdict(before)}", f"after: {verdict(after)}")
+    say(f"before  {verdict(before)}", f"after   {verdict(after)}")
     say(f"written: {out}" if out else "not saved: --out calibrator.json would")
 
 
@@ -263,7 +263,7 @@ def verdict(result: Any) -> str:
     word = "overconfident" if says > right else "underconfident"
     if abs(says - right) < SAME:
         word = "calibrated on average"
-    return f"{word}, says {says:.1%} and is right {right:.1%}"
+    return f"{word}: says {100 * says:.1f} %, is right {100 * right:.1f} %"
 
 
 FIGURES = {"accuracy": ".2%", "nll": ".5f", "brier": ".5f", "ece": ".3%", "smooth_ece": ".3%"}

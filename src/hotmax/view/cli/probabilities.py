@@ -148,7 +148,8 @@ def sweep(
         from hotmax.view import plots
 
         use_no_window()
-        swept = plots.sweep(x, None if temperatures == SWEEP else np.sort(heat))
+        given = None if temperatures == SWEEP else np.sort(heat)
+        swept = plots.sweep(x, given, classes=found.classes)
         save_picture(plots.plot_sweep(swept), plot, force)
     names = [found.name(c) for c in range(x.size)]
     if common.json:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rich.text import Text
+
 import hotmax as hm
 from hotmax.view.cli.options import COMMON, Common
 from hotmax.view.cli.output import progress, say, say_cut
@@ -57,7 +59,7 @@ def laws(
     if len(cards) == 1 and only is not None:
         for result in card.failures:
             say("", f"{result.law.number}. {result.law.name}: {result.law.statement}", "")
-            say(*str(result.counterexample).splitlines())
+            say(*map(Text, str(result.counterexample).splitlines()))
     elif len(cards) == 1 and card.failures:
         law = card.failures[0].law.number
         say("", f"For code that shows one fail: hotmax laws --of {names[0]} --only {law}")
