@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Sequence
 
 BAD_INPUT, INTERNAL, INTERRUPTED, NO_READER = 2, 1, 130, 141
-INSTALL = 'the command line needs {}: pip install "hotmax[cli]"'
+INSTALL = 'the command line needs cyclopts and rich: pip install "hotmax[cli]"'
 ANYWHERE = ("--debug", "--json")  # options that may stand before the command too
 STDIN = "/dev/stdin"
 
@@ -61,10 +61,10 @@ def in_order(given: list[str]) -> list[str]:
 
 def reason(error: Exception) -> str:
     """What to tell, in one line."""
-    if isinstance(error, ModuleNotFoundError) and error.name in ("cyclopts", "rich"):
-        return INSTALL.format("cyclopts and rich")
     if isinstance(error, ModuleNotFoundError) and error.name:
-        return f"{error.name} is not installed: pip install {error.name.partition('.')[0]}"
+        name = error.name.partition(".")[0]
+        missing = f"{name} is not installed: pip install {name}"
+        return INSTALL if name in ("cyclopts", "rich") else missing
     if isinstance(error, OSError) and error.strerror:
         return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     return " ".join(str(error).split()) or type(error).__name__

@@ -106,6 +106,7 @@ def summary(x: Array, temperature: float) -> str:
     )
 
 
+PICTURES = (".png", ".svg", ".pdf")
 SWEEP = "0,0.1,0.2,0.5,1,2,5,10,inf"
 
 
@@ -141,13 +142,12 @@ def sweep(
     found = rows_of(logits, row, reading)
     x = found.only("sweep")
     heat = np.array(numbers(temperatures, "--temperatures"))
-    check_free(plot, force)
+    check_picture(plot, force)
     p = hm.softmax(np.broadcast_to(x, (heat.size, x.size)), temperature=heat[:, None])
     entropy = hm.entropy(np.broadcast_to(x, (heat.size, x.size)), temperature=heat[:, None])
     if plot is not None:
         from hotmax.view import plots
 
-        use_no_window()
         given = None if temperatures == SWEEP else np.sort(heat)
         swept = plots.sweep(x, given, classes=found.classes)
         save_picture(plots.plot_sweep(swept), plot, force)
@@ -213,11 +213,10 @@ def sample(
     found = rows_of(logits, row, reading)
     x = found.only("sample")
     heat = numbers(temperatures, "--temperatures")
-    check_free(plot, force)
+    check_picture(plot, force)
     chosen = secrets.randbelow(1 << 31) if seed is None else seed
     result = hm.frequencies(x, temperatures=heat, draws=draws, seed=chosen)
     if plot is not None:
-        use_no_window()
         save_picture(result.plot(), plot, force)
     names = [found.name(c) for c in range(x.size)]
     if common.json:
@@ -248,12 +247,18 @@ def text_of(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-def use_no_window() -> None:
+def check_picture(path: Path | None, force: bool) -> None:
+    """Complain about a picture that could not be written, before it is drawn."""
+    if path is None:
+        return
+    if path.suffix.lower() not in PICTURES:
+        raise ValueError(f"{path}: the name of a picture must end in {', '.join(PICTURES)}")
+    check_free(path, force)
     try:
         import matplotlib
     except ImportError:
         raise ImportError('pictures need matplotlib: pip install "hotmax[plot]"') from None
-    matplotlib.use("agg")
+    matplotlib.use("agg")  # no window
 
 
 def save_picture(drawn: Any, path: Path, force: bool) -> None:
@@ -262,9 +267,8 @@ def save_picture(drawn: Any, path: Path, force: bool) -> None:
 
     first = np.ravel(np.asarray(drawn, dtype=object))[0]
     figure = first if hasattr(first, "savefig") else first.figure
-    kind = path.suffix.lower().removeprefix(".") or "png"
-    if kind not in figure.canvas.get_supported_filetypes():
-        raise ValueError(f"{path}: the name of a picture must end in .png, .svg or .pdf")
-    with whole(path, force=force) as file:
-        figure.savefig(file, format=kind, dpi=150)
-    pyplot.close(figure)
+    try:
+        with whole(path, force=force) as file:
+            figure.savefig(file, format=path.suffix.lower().removeprefix("."), dpi=150)
+    finally:
+        pyplot.close(figure)
