@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -611,6 +612,33 @@ def test_help_and_version(right):
     assert all(re.search(rf"^  {command}: ", out, re.M) for command in COMMANDS)
     assert right() == right("--json") == out
     assert right("--version") == f"hotmax {hm.__version__}\n"
+
+
+def readme_examples():
+    """(command, what it prints) of the README's section on the command line."""
+    path = PACKAGE.parent / "README.md"
+    if not path.exists():
+        pytest.skip("this is no checkout")
+    section = path.read_text(encoding="utf-8").partition("## The command line\n")[2]
+    blocks = re.findall(r"```console\n(.*?)```", section.partition("\n## ")[0], re.S)
+    return [
+        example.partition("\n")[::2]
+        for block in blocks
+        for example in re.split(r"^\$ ", block, flags=re.M)[1:]
+    ]
+
+
+def test_the_examples_of_the_readme(run, folder):
+    logits, labels = overconfident(20_000, 10)
+    np.savez("predictions.npz", logits=logits, labels=labels)
+    examples = readme_examples()
+    assert len(examples) >= 7
+    for command, want in examples:
+        said, _, call = command.rpartition(" | ")
+        program, *arguments = shlex.split(call)
+        assert program == "hotmax"
+        _, out, err = run(*arguments, stdin=said and shlex.split(said)[1])
+        assert (out + err).rstrip() == want.rstrip(), command
 
 
 # --- how it ends ----------------------------------------------------------------------------------
