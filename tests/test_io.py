@@ -100,6 +100,13 @@ def test_npy_and_its_labels(folder):
     assert found.label_source == "names.txt"
 
 
+def test_a_name_in_the_file_comes_before_a_file_of_that_name(folder):
+    np.savez("a.npz", logits=X, truth=Y)
+    (folder / "truth").write_text("\n".join("0" * 7))
+    np.testing.assert_array_equal(hm.io.read("a.npz", labels="truth").labels, Y)
+    says("labels are read from .npy", "a.npz", labels=str(folder / "truth"))
+
+
 def test_parquet_lists(folder):
     table("a.parquet", id=list("abcdefg"), logits=X.tolist(), target=[NAMES[y] for y in Y])
     found = hm.io.read("a.parquet", classes=NAMES)

@@ -130,10 +130,7 @@ def label_name(names: list[str], path: Path, wanted: Wanted, kind: str) -> str |
         return wanted.labels
     if wanted.labels == NONE:
         return None
-    raise ValueError(
-        f"{path} has no {kind} {wanted.labels!r} for the labels, only {listed(names)}, and there "
-        "is no file of that name"
-    )
+    raise ValueError(f"{path} has no {kind} {wanted.labels!r} for the labels, only {listed(names)}")
 
 
 def read_npz(path: Path, wanted: Wanted) -> Found:

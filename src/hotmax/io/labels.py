@@ -13,6 +13,8 @@ from hotmax.io.found import LABEL_NAMES, NONE, Wanted, listed, row_place
 
 Place = Callable[[int], str]
 
+LABEL_FILES = (".npy", ".npz", ".txt", ".csv")
+
 
 def as_labels(
     raw: Array, rows: int, classes: int, names: tuple[str, ...] | None, place: Place, path: Path
@@ -105,11 +107,11 @@ def read_label_file(path: Path) -> tuple[Array, Place]:
         return read_npz(path, Wanted("labels", NONE, False)).logits, row_place
     if kind == ".npy":
         return read_npy(path, Wanted(None, None, False)).logits, row_place
-    if kind in ("", ".txt", ".csv"):
-        lines = text_lines(path)
-        first = int(lines[0].lower() in LABEL_NAMES) if lines else 0
-        return np.array(lines[first:], str), lambda row: f"line {row + 1 + first}"
-    raise ValueError(f"{path}: labels are read from .npy, .npz, .txt and .csv files")
+    if kind not in LABEL_FILES:
+        raise ValueError(f"{path}: labels are read from {', '.join(LABEL_FILES)}")
+    lines = text_lines(path)
+    first = int(lines[0].lower() in LABEL_NAMES) if lines else 0
+    return np.array(lines[first:], str), lambda row: f"line {row + 1 + first}"
 
 
 def text_lines(path: Path) -> list[str]:

@@ -15,7 +15,7 @@ from hotmax._boundary import ACCEPTED, FLOATS, Array
 from hotmax.calibration.examples import INPUTS, check_probabilities, refuse_probabilities
 from hotmax.io.arrays import read_npy, read_npz, read_safetensors
 from hotmax.io.found import NONE, Found, Wanted
-from hotmax.io.labels import as_labels, read_label_file
+from hotmax.io.labels import LABEL_FILES, as_labels, read_label_file
 from hotmax.io.parquet import read_parquet
 from hotmax.io.tables import read_csv
 
@@ -103,7 +103,7 @@ def read(
         known = ", ".join(READERS)
         more = "; pickles are never read, so save the arrays with np.savez" * (kind in PICKLES)
         raise ValueError(f"{file}: the name must end in one of {known}, got {kind!r}{more}")
-    other = label_file(labels, file)
+    other = label_file(labels)
     named = NONE if other is not None else (None if labels is None else str(os.fspath(labels)))
     found = opened(file, Wanted(logits, named, input == "probabilities"))
     x = checked_logits(found, file)
@@ -140,13 +140,15 @@ def existing(path: str | os.PathLike[str]) -> Path:
     return file
 
 
-def label_file(labels: str | os.PathLike[str] | None, file: Path) -> Path | None:
-    """The file that `labels` names, if it is one: a name in `file` itself comes first."""
+def label_file(labels: str | os.PathLike[str] | None) -> Path | None:
+    """The file that `labels` names, if it looks like one: plain words are names in the file."""
     if labels is None:
         return None
     other = Path(labels)
-    looks = other.suffix.lower() in (".npy", ".npz", ".txt", ".csv") or other.parent != Path()
-    return existing(other) if looks or other.is_file() else None
+    plain = isinstance(labels, str) and os.sep not in labels
+    if plain and other.suffix.lower() not in LABEL_FILES:
+        return None
+    return existing(other)
 
 
 def opened(file: Path, wanted: Wanted) -> Found:

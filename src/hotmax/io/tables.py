@@ -75,8 +75,7 @@ def label_of(names: Sequence[str], texts: Sequence[bool], path: Path, wanted: Wa
         if wanted.labels in (LAST, NONE):
             return len(names) - 1 if wanted.labels == LAST else None
         raise ValueError(
-            f"{path} has no column {wanted.labels!r} for the labels, only {listed(names)}, and "
-            "there is no file of that name"
+            f"{path} has no column {wanted.labels!r} for the labels, only {listed(names)}"
         )
     for i, name in enumerate(names):
         if name.lower() in LABEL_NAMES:
@@ -222,8 +221,8 @@ def unnamed(text: Text, texts: Sequence[bool], wanted: Wanted) -> Columns:
         raise ValueError(f"{text.path} has no header: its columns cannot be chosen by name")
     if wanted.labels not in (None, LAST, NONE):
         raise ValueError(
-            f"{text.path} has no header, so no column {wanted.labels!r} for the labels, and there "
-            'is no file of that name; "last" and "none" are understood'
+            f"{text.path} has no header, so no column {wanted.labels!r} for the labels: "
+            '"last" and "none" are understood'
         )
     last = wanted.labels == LAST or (wanted.labels is None and texts[-1])
     if last and width == 1:

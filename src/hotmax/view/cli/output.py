@@ -9,7 +9,8 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, TextIO
 
 import numpy as np
 from rich.cells import cell_len, set_cell_size
@@ -29,19 +30,26 @@ def speaks_unicode() -> bool:
     return "utf" in (sys.stdout.encoding or "").lower()
 
 
+@lru_cache(maxsize=1)
+def screen(stream: TextIO) -> Console:
+    return Console(file=stream, highlight=False, markup=False)
+
+
 def screen_width() -> int | None:
     """The columns of the terminal; None where there is none, and lines may be long."""
-    console = Console(file=sys.stdout)
+    console = screen(sys.stdout)
     return console.width if console.is_terminal else None
 
 
 def say(*lines: str | Text) -> None:
     """Print lines; on a terminal in colour, and prose wrapped between words. A Text is as it is."""
-    console = Console(file=sys.stdout, highlight=False, markup=False)
+    console = screen(sys.stdout)
+    if not console.is_terminal:
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        return
     with console.capture() as caught:
         for line in lines:
-            whole = isinstance(line, Text) or not console.is_terminal
-            console.print(line, soft_wrap=whole)
+            console.print(line, soft_wrap=isinstance(line, Text))
     sys.stdout.write(caught.get())
 
 
@@ -77,6 +85,8 @@ def plain(value: Any) -> Any:
 
 def printable(name: str) -> str:
     """A name without what would move the cursor."""
+    if name.isprintable():
+        return name
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)
 
 

@@ -41,11 +41,13 @@ def rows_of(tokens: Sequence[str], row: int | None, reading: Reading) -> Rows:
         if not 0 <= row < len(found.rows):
             raise ValueError(f"--row must lie in 0..{len(found.rows) - 1}, got {row}")
         found = Rows(found.rows[row : row + 1], found.classes)
-    for number, logits in enumerate(found.rows):
-        if found.classes is not None and len(found.classes) != len(logits):
-            raise ValueError(
-                f"{len(found.classes)} names of classes for {len(logits)} logits in row {number}"
-            )
+    if found.classes is not None:
+        for number, logits in enumerate(found.rows):
+            if len(found.classes) != len(logits):
+                raise ValueError(
+                    f"{len(found.classes)} names of classes for {len(logits)} logits in row "
+                    f"{number}"
+                )
     return found
 
 
