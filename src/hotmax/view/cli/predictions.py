@@ -61,17 +61,11 @@ def report(
     """
     check_free(out, force)
     with progress("reading" if file else "making the demo") as update:
-        if file is None:
-            from hotmax.view import demo
-
-            made = demo.predictions()
-            logits, labels, classes = made.logits, made.labels, made.classes
-            title = title or made.title
-        else:
-            found = reading.read(file)
-            logits, labels, classes = found.logits, found.labels, found.classes
-            title = title or file.name
-        result = hm.report(logits, labels, classes, title=title, seed=seed, progress=update)
+        found = demonstrated() if file is None else reading.read(file)
+        title = title or (found.source if file is None else file.name)
+        result = hm.report(
+            found.logits, found.labels, found.classes, title=title, seed=seed, progress=update
+        )
         result.save(out, force=force)
     if common.json:
         print(result.to_json())
@@ -79,6 +73,14 @@ def report(
         say(*str(result).splitlines(), "", f"written: {out}")
     if open and not webbrowser.open(out.resolve().as_uri()):
         raise OSError(f"no browser could be opened; the page is {out}")
+
+
+def demonstrated() -> hm.io.Predictions:
+    """The embedded demo, as if it had been read from a file."""
+    from hotmax.view import demo
+
+    made = demo.predictions()
+    return hm.io.Predictions(made.logits, made.labels, made.classes, made.title)
 
 
 # --- calibrate --------------------------------------------------------------------------------
