@@ -384,6 +384,15 @@ def test_methods(right, predictions, method):
     assert data["method"] in right("calibrate", "predictions.npz", "--method", method)
 
 
+def test_select_does_not_see_the_rows_held_out(right, predictions):
+    logits, labels = predictions
+    data = json.loads(right("calibrate", "predictions.npz", "--method", "select", "--json"))
+    held = np.zeros(600, bool)
+    held[np.random.default_rng(0).permutation(600)[:300]] = True
+    want = hm.calibration.select(logits[~held], labels[~held], seed=0)
+    assert [each["nll"] for each in data["candidates"]] == [c.nll for c in want.candidates]
+
+
 def test_holdout_0_fits_on_all(right, refused, predictions):
     logits, labels = predictions
     data = json.loads(right("calibrate", "predictions.npz", "--holdout", "0", "--json"))
