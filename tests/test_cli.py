@@ -815,6 +815,20 @@ def test_long_text_goes_on_below_itself(monkeypatch):
     assert len({line.index("word") for line in lines[1:]}) == 1
 
 
+def test_patience_is_asked_for_where_it_is_needed(monkeypatch, capsys):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with output.patience():
+        pass
+    assert sys.stderr.getvalue() == ""
+    with output.patience():
+        time.sleep(1.2)
+    assert sys.stderr.getvalue().startswith("hotmax: compiling kernels")
+
+
 def test_progress_is_for_people(monkeypatch, capsys):
     with output.progress("working") as update:
         update("stage", 0.5)

@@ -25,7 +25,7 @@ from hotmax.view.cli.options import (
     check_free,
     numbers,
 )
-from hotmax.view.cli.output import Table, say, say_json, screen_width, sparkline
+from hotmax.view.cli.output import Table, patience, say, say_json, screen_width, sparkline
 from hotmax.view.cli.rows import Rows, rows_of
 
 Logits = Annotated[str, Parameter(name="LOGITS", show_default=False)]
@@ -60,6 +60,8 @@ def softmax(
     found = rows_of(logits, row, reading)
     if top is not None and top < 1:
         raise ValueError(f"--top must be at least 1, got {top}")
+    with patience():
+        softmax_data(found.rows[0], temperature, found, top)
     if common.json:
         rows = [softmax_data(x, temperature, found, top) for x in found.rows]
         say_json({"temperature": temperature, "rows": rows})
@@ -143,8 +145,10 @@ def sweep(
     x = found.only("sweep")
     heat = np.array(numbers(temperatures, "--temperatures"))
     check_picture(plot, force)
-    p = hm.softmax(np.broadcast_to(x, (heat.size, x.size)), temperature=heat[:, None])
-    entropy = hm.entropy(np.broadcast_to(x, (heat.size, x.size)), temperature=heat[:, None])
+    rows = np.broadcast_to(x, (heat.size, x.size))
+    with patience():
+        p = hm.softmax(rows, temperature=heat[:, None])
+        entropy = hm.entropy(rows, temperature=heat[:, None])
     if plot is not None:
         from hotmax.view import plots
 
@@ -215,7 +219,8 @@ def sample(
     heat = numbers(temperatures, "--temperatures")
     check_picture(plot, force)
     chosen = secrets.randbelow(1 << 31) if seed is None else seed
-    result = hm.frequencies(x, temperatures=heat, draws=draws, seed=chosen)
+    with patience():
+        result = hm.frequencies(x, temperatures=heat, draws=draws, seed=chosen)
     if plot is not None:
         save_picture(result.plot(), plot, force)
     names = [found.name(c) for c in range(x.size)]
