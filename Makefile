@@ -59,7 +59,7 @@ clean:
 	@touch $@
 
 .venv/installed-demo: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plot,calibration]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plot,calibration,cli]"
 	@touch .venv/installed $@
 
 .venv/installed-dev: pyproject.toml | .venv/bin/python

@@ -58,6 +58,7 @@ FLOW = (
     {"calibration", "laws", "_regression"},
     {"torch", "io"},
     {"view"},
+    {"__main__"},
 )
 STAGE = {part: number for number, parts in enumerate(FLOW) for part in parts}
 

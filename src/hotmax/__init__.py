@@ -49,7 +49,7 @@ from hotmax._target_entropy import temperature_for_entropy
 from hotmax._threads import get_threads, set_threads
 
 if typing.TYPE_CHECKING:
-    from hotmax import calibration as calibration
+    from hotmax import calibration as calibration, io as io
     from hotmax._regression.estimator import SoftmaxRegression as SoftmaxRegression
     from hotmax.view.report import report as report
 
@@ -111,7 +111,7 @@ def __getattr__(name: str) -> typing.Any:
     """What needs other libraries, imported when first asked for."""
     if name == "report":
         return importlib.import_module("hotmax.view.report").report
-    if name in ("calibration", "laws"):
+    if name in ("calibration", "io", "laws"):
         return importlib.import_module(f"hotmax.{name}")
     if name == "SoftmaxRegression":
         return importlib.import_module("hotmax._regression.estimator").SoftmaxRegression

@@ -1,0 +1,44 @@
+"""What a file holds, as it was found: not yet checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hotmax._boundary import Array
+
+LABEL_NAMES = ("labels", "label", "y", "target", "targets")
+LAST, NONE = "last", "none"  # words for `labels` that are no names
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a caller asks for by name; None: the usual names."""
+
+    logits: str | None
+    labels: str | None
+    probabilities: bool
+
+
+@dataclass(frozen=True)
+class Found:
+    """Logits, and labels and names where the file has them."""
+
+    logits: Array
+    what: str  # the logits, as an error calls them
+    labels: Array | None
+    label_source: str | None
+    classes: tuple[str, ...] | None
+    place: Callable[[int], str]  # of a row
+
+
+def row_place(row: int) -> str:
+    return f"row {row}"
+
+
+def listed(names: object) -> str:
+    """'a', 'b' and 'c'; of many, the first few."""
+    quoted = [repr(str(name)) for name in names]  # type: ignore[attr-defined]
+    if len(quoted) > 8:
+        return ", ".join(quoted[:8]) + f" and {len(quoted) - 8} more"
+    return " and ".join(filter(None, [", ".join(quoted[:-1]), *quoted[-1:]]))

@@ -1,0 +1,169 @@
+"""Parquet by pyarrow, some rows at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hotmax._boundary import Array
+from hotmax.io.found import Found, Wanted, listed, row_place
+from hotmax.io.tables import columns_of, label_of
+
+BATCH = 1 << 21  # entries that are read together
+
+
+def read_parquet(path: Path, wanted: Wanted) -> Found:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise ImportError('.parquet files need pyarrow: pip install "hotmax[files]"') from None
+    try:
+        with pq.ParquetFile(path) as file:
+            return tables_of(file, path, wanted)
+    except pa.ArrowException as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"{path} is not a Parquet file, or is damaged: {reason}") from None
+
+
+def is_list(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return bool(lists and is_numeric(kind.value_type))
+
+
+def is_numeric(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    return bool(types.is_integer(kind) or types.is_floating(kind))
+
+
+def is_text(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def tables_of(file: Any, path: Path, wanted: Wanted) -> Found:
+    schema = file.schema_arrow
+    names, kinds = list(schema.names), list(schema.types)
+    rows = file.metadata.num_rows
+    if rows == 0:
+        raise ValueError(f"{path} has no rows")
+    lists = [name for name, kind in zip(names, kinds, strict=True) if is_list(kind)]
+    chosen = list_column(lists, path, wanted)
+    texts = [not is_numeric(kind) for kind in kinds]
+    if chosen is not None:
+        label = label_of(names, [*texts[:-1], is_text(kinds[-1])], path, wanted)
+        columns, classes = [chosen], None
+    else:
+        found = columns_of(names, texts, path, wanted)
+        label, classes = found.label, found.classes
+        columns = [names[i] for i in found.logits]
+    label_name = None if label is None else names[label]
+    logits, labels = fill(file, path, rows, columns, chosen is not None, label_name)
+    what = f"column {chosen!r}" if chosen else "the table"
+    source = None if label_name is None else f"column {label_name!r}"
+    return Found(logits, what, labels, source, classes, row_place)
+
+
+def list_column(lists: list[str], path: Path, wanted: Wanted) -> str | None:
+    """The column whose every cell is a row of logits, if there is one."""
+    usual = ("probabilities", "logits") if wanted.probabilities else ("logits",)
+    for name in (wanted.logits,) if wanted.logits else usual:
+        if name in lists:
+            return name
+    if not lists or wanted.logits:
+        return None
+    if len(lists) > 1:
+        raise ValueError(
+            f'{path} has the lists {listed(lists)}: say which by logits="..." (--logits)'
+        )
+    return lists[0]
+
+
+def fill(
+    file: Any, path: Path, rows: int, columns: list[str], as_list: bool, label: str | None
+) -> tuple[Array, Array | None]:
+    logits: Array | None = None
+    labels: list[Array] = []
+    start = 0
+    names = [*columns, *([label] if label else [])]
+    for batch in file.iter_batches(batch_size=batch_rows(file, columns, as_list), columns=names):
+        if as_list:
+            part = rows_of(batch.column(columns[0]), start, columns[0], path)
+        else:
+            cells = [numbers_of(batch.column(n), start, n, path) for n in columns]
+            part = np.stack(cells, axis=1)
+        if logits is None:
+            logits = np.empty((rows, part.shape[1]), part.dtype)
+        if part.shape[1] != logits.shape[1]:
+            raise ragged(path, columns[0], start, part.shape[1], logits.shape[1])
+        logits[start : start + len(part)] = part
+        if label:
+            labels.append(label_cells(batch.column(label), start, label, path))
+        start += len(part)
+    assert logits is not None
+    return logits, np.concatenate(labels) if label else None
+
+
+def batch_rows(file: Any, columns: list[str], as_list: bool) -> int:
+    """Few enough rows for BATCH entries, by what the first row group says."""
+    if not as_list:
+        return max(BATCH // len(columns), 1)
+    group = file.metadata.row_group(0)
+    for i in range(group.num_columns):
+        if group.column(i).path_in_schema.split(".")[0] == columns[0]:
+            classes = int(group.column(i).num_values) // max(int(group.num_rows), 1)
+            return max(BATCH // max(classes, 1), 1)
+    return 1024
+
+
+def rows_of(column: Any, start: int, name: str, path: Path) -> Array:
+    """A column of lists as (rows, classes)."""
+    import pyarrow.compute as pc
+
+    check_nulls(column, start, name, path)
+    lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
+    width = int(lengths[0])
+    if (lengths != width).any():
+        row = int(np.argmax(lengths != width))
+        raise ragged(path, name, start + row, int(lengths[row]), width)
+    values = column.flatten()
+    if values.null_count:
+        place = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
+        row = place // max(width, 1)
+        raise ValueError(f"{path}: nothing is there in column {name!r}, row {start + row}")
+    numbers: Array = values.to_numpy(zero_copy_only=False)
+    return numbers.reshape(len(column), width)
+
+
+def ragged(path: Path, name: str, row: int, length: int, width: int) -> ValueError:
+    return ValueError(
+        f"{path}: row {row} of column {name!r} has {length} logits, and those before it {width}"
+    )
+
+
+def numbers_of(column: Any, start: int, name: str, path: Path) -> Array:
+    check_nulls(column, start, name, path)
+    numbers: Array = column.to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def label_cells(column: Any, start: int, name: str, path: Path) -> Array:
+    check_nulls(column, start, name, path)
+    if is_text(column.type):
+        return np.array(column.to_pylist(), str)
+    cells: Array = column.to_numpy(zero_copy_only=False)
+    return cells
+
+
+def check_nulls(column: Any, start: int, name: str, path: Path) -> None:
+    if column.null_count:
+        row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+        raise ValueError(f"{path}: nothing is there in column {name!r}, row {start + row}")

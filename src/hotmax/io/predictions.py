@@ -1,0 +1,234 @@
+"""read: logits, labels and names of classes from a file, checked."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from hotmax import _threads
+from hotmax._boundary import ACCEPTED, FLOATS, Array
+from hotmax.calibration.examples import INPUTS, check_probabilities, refuse_probabilities
+from hotmax.io.arrays import read_npy, read_npz, read_safetensors
+from hotmax.io.found import NONE, Found, Wanted
+from hotmax.io.labels import LABEL_FILES, as_labels, read_label_file
+from hotmax.io.parquet import read_parquet
+from hotmax.io.tables import read_csv
+
+BLOCK = 1 << 20  # entries that are looked at together
+
+READERS = {
+    ".npy": read_npy,
+    ".npz": read_npz,
+    ".csv": read_csv,
+    ".tsv": read_csv,
+    ".parquet": read_parquet,
+    ".safetensors": read_safetensors,
+}
+PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib", ".ckpt")
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What `read` has found in a file.
+
+    Attributes:
+        logits: (rows, classes), read-only if they are mapped from the file.
+        labels: The number of each row's class, int64; or None.
+        classes: The names of the classes, or None.
+        source: The file.
+        label_source: Where the labels come from, such as "column 'label'"; or None.
+    """
+
+    logits: Array = field(repr=False)
+    labels: Array | None = field(repr=False)
+    classes: tuple[str, ...] | None
+    source: str
+    label_source: str | None = None
+
+    def __str__(self) -> str:
+        rows, classes = self.logits.shape
+        labels = "no labels" if self.labels is None else f"labels from {self.label_source}"
+        return f"{self.source}: {rows} rows, {classes} classes, {self.logits.dtype}, {labels}"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    logits: str | None = None,
+    labels: str | os.PathLike[str] | None = None,
+    classes: Sequence[str] | None = None,
+    input: str = "logits",
+) -> Predictions:
+    """Logits, labels and names of classes from an .npz, .npy, .safetensors, .csv or .parquet file.
+
+    Args:
+        path: The file; its name says of what kind it is.
+        logits: The name of the array or list column; in a table with a column for each class, what
+            the names of these columns begin with.
+        labels: The name of the array or column; or another file (.npy, .npz, .txt), with a label
+            for each row; "last" for the last column of a table; "none" for no labels.
+        classes: Names of the classes, where the file has none, or others.
+        input: "probabilities" if the file holds those; their logarithms are then the logits.
+
+    Returns:
+        Predictions: logits, labels or None, classes or None, source.
+
+    Raises:
+        ValueError: What is wrong with the file, and where: a missing array, ragged rows, nan, a
+            label that is no class, probabilities where logits are expected.
+
+    Example:
+        >>> import tempfile, pathlib, hotmax as hm
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> path = pathlib.Path(folder.name) / "predictions.csv"
+        >>> _ = path.write_text("cat,dog,label\\n2.5,0.1,cat\\n0.3,1.1,dog\\n")
+        >>> predictions = hm.io.read(path)
+        >>> predictions.classes, predictions.labels.tolist()
+        (('cat', 'dog'), [0, 1])
+        >>> folder.cleanup()
+    """
+    if input not in INPUTS:
+        raise ValueError(f'input must be "logits" or "probabilities", got {input!r}')
+    file = existing(path)
+    kind = file.suffix.lower()
+    if kind not in READERS:
+        known = ", ".join(READERS)
+        more = "; pickles are never read, so save the arrays with np.savez" * (kind in PICKLES)
+        raise ValueError(f"{file}: the name must end in one of {known}, got {kind!r}{more}")
+    other = label_file(labels)
+    named = NONE if other is not None else (None if labels is None else str(os.fspath(labels)))
+    found = opened(file, Wanted(logits, named, input == "probabilities"))
+    x = checked_logits(found, file)
+    names = class_names(classes, found, x.shape[1], file)
+    raw, source, place, where = found.labels, found.label_source, found.place, file
+    if other is not None:
+        raw, place = read_label_file(other)
+        source, where = str(other), other
+    if raw is not None:
+        raw = as_labels(raw, len(x), x.shape[1], names, place, where)
+    check_nan(x, found, file)
+    if input == "probabilities":
+        x = logarithms(x, file)
+    else:
+        expect_logits(x, file)
+    return Predictions(x, raw, names, str(file), source)
+
+
+def existing(path: str | os.PathLike[str]) -> Path:
+    """The path of a file that is there, holds something and may be read."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be a path, got {type(path).__name__}")
+    file = Path(path)
+    if file.is_dir():
+        raise IsADirectoryError(f"{file} is a directory, not a file")
+    if not file.exists():
+        raise FileNotFoundError(f"there is no file {file}")
+    try:
+        file.open("rb").close()
+    except PermissionError:
+        raise PermissionError(f"{file} may not be read: permission denied") from None
+    if file.is_file() and file.stat().st_size == 0:
+        raise ValueError(f"{file} is empty")
+    return file
+
+
+def label_file(labels: str | os.PathLike[str] | None) -> Path | None:
+    """The file that `labels` names, if it looks like one: plain words are names in the file."""
+    if labels is None:
+        return None
+    other = Path(labels)
+    plain = isinstance(labels, str) and os.sep not in labels
+    if plain and other.suffix.lower() not in LABEL_FILES:
+        return None
+    return existing(other)
+
+
+def opened(file: Path, wanted: Wanted) -> Found:
+    found = READERS[file.suffix.lower()](file, wanted)
+    if found.logits.ndim != 2:
+        raise ValueError(
+            f"{file}: {found.what} must have shape (rows, classes), got {found.logits.shape}"
+        )
+    return found
+
+
+def checked_logits(found: Found, file: Path) -> Array:
+    x = found.logits
+    if x.dtype.kind not in "iub" and x.dtype.name not in FLOATS:
+        raise ValueError(f"{file}: {found.what} must hold {ACCEPTED}, got {x.dtype}")
+    if 0 in x.shape:
+        what = "rows" if x.shape[0] == 0 else "classes"
+        raise ValueError(f"{file}: {found.what} has no {what}: its shape is {x.shape}")
+    return x
+
+
+def class_names(
+    given: Sequence[str] | None, found: Found, count: int, file: Path
+) -> tuple[str, ...] | None:
+    if given is None and found.classes is None:
+        return None
+    if isinstance(given, str):
+        raise TypeError(f"classes must be a sequence of names, got {given!r}")
+    names = found.classes if given is None else tuple(str(name) for name in given)
+    assert names is not None
+    if len(names) != count:
+        raise ValueError(f"{file}: {len(names)} names of classes for {count} classes")
+    if len(set(names)) != count:
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise ValueError(f"{file}: two classes have the name {twice!r}")
+    return names
+
+
+def step_of(x: Array) -> int:
+    return max(BLOCK // int(x.shape[1]), 1)
+
+
+def check_nan(x: Array, found: Found, file: Path) -> None:
+    """Refuse nan, and say where the first one is."""
+    if x.dtype.kind in "iub":
+        return
+    wrong: list[int] = []
+
+    def look(start: int, stop: int) -> None:
+        part = x[start:stop]
+        if np.isnan(part.min()):  # which is nan if anything is
+            wrong.append(start + int(np.argmax(np.isnan(part).any(axis=1))))
+
+    _threads.for_ranges(look, len(x), step_of(x))
+    if wrong:
+        raise ValueError(f"{file}: {found.what} holds nan at {found.place(min(wrong))}")
+
+
+def expect_logits(x: Array, file: Path) -> None:
+    try:
+        refuse_probabilities(x)
+    except ValueError:
+        raise ValueError(
+            f"{file} holds probabilities, not logits: every row lies in 0..1 and sums to 1; say "
+            'input="probabilities" (--input probabilities)'
+        ) from None
+
+
+def logarithms(x: Array, file: Path) -> Array:
+    """log p, which softmax turns into p again; float32 for the half precisions."""
+    try:
+        check_probabilities(x)
+    except ValueError as error:
+        raise ValueError(f"{file}: {str(error).partition('; logits are')[0]}") from None
+    logs = np.empty(x.shape, np.float64 if x.dtype.itemsize > 4 else np.float32)
+    step = step_of(x)
+
+    def work(start: int, stop: int) -> None:
+        with np.errstate(divide="ignore"):
+            np.log(x[start:stop], out=logs[start:stop], casting="same_kind")
+
+    _threads.for_ranges(work, len(x), step)
+    return logs

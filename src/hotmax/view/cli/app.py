@@ -1,0 +1,63 @@
+"""The commands, and how their arguments are read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from io import StringIO
+from typing import Any
+
+from cyclopts import App, CycloptsError
+from rich.console import Console
+
+import hotmax as hm
+from hotmax.view.cli.bench import bench
+from hotmax.view.cli.doctor import doctor
+from hotmax.view.cli.predictions import apply, calibrate, report
+from hotmax.view.cli.probabilities import sample, softmax, sweep
+from hotmax.view.cli.scorecard import laws
+
+COMMANDS: tuple[Callable[..., Any], ...] = (
+    softmax,
+    sweep,
+    sample,
+    report,
+    calibrate,
+    apply,
+    laws,
+    bench,
+    doctor,
+)
+UNWRAPPED = 1000  # columns of help in a pipe: a line for each option
+
+
+def make(page: StringIO) -> App:
+    """The commands; help is printed to the terminal if there is one, or else to `page`."""
+    watched = sys.stdout.isatty()
+    app = App(
+        name="hotmax",
+        help="Logits to probabilities and decisions that can be trusted, at every temperature.",
+        version=f"hotmax {hm.__version__}",
+        help_format="markdown",
+        help_formatter="default" if watched else "plain",  # frames are for eyes
+        console=Console() if watched else Console(file=page, width=UNWRAPPED),
+        suppress_keyboard_interrupt=False,
+    )
+    for number, command in enumerate(COMMANDS):
+        app.command(App(sort_key=number, default_command=command, name=command.__name__))
+    return app
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command; ValueError where the arguments do not fit it."""
+    page = StringIO()
+    try:
+        code = make(page)(
+            arguments, exit_on_error=False, print_error=False, result_action="return_value"
+        )
+    except CycloptsError as error:
+        what = str(error).partition(" Available commands")[0].rstrip(".")
+        raise ValueError(f"{what}; hotmax --help says more") from error
+    for line in page.getvalue().splitlines():
+        print(line.rstrip())
+    return code if isinstance(code, int) else 0

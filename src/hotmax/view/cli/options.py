@@ -1,0 +1,86 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+import hotmax as hm
+from hotmax.io.labels import text_lines
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Common:
+    """Options of every command."""
+
+    json: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    "Print JSON, for other programs; inf and nan as text."
+
+    debug: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    "If something goes wrong, show where."
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Reading:
+    """How a file is read."""
+
+    labels: str | None = None
+    "The labels: an array or column by its name, another file, or last or none."
+
+    logits: str | None = None
+    "The logits: an array or column by its name, or what the names of their columns begin with."
+
+    classes: str | None = None
+    "Names of the classes: cat,dog,fox, or a file with one on each line."
+
+    input: Literal["logits", "probabilities"] = "logits"
+    "What the file holds."
+
+    def read(self, path: Path) -> hm.io.Predictions:
+        return hm.io.read(
+            path,
+            labels=self.labels,
+            logits=self.logits,
+            classes=class_names(self.classes),
+            input=self.input,
+        )
+
+
+COMMON, READING = Common(), Reading()  # the defaults
+
+Temperature = Annotated[float, Parameter(name=("--temperature", "-T"), allow_leading_hyphen=True)]
+Temperatures = Annotated[str, Parameter(name=("--temperatures", "-T"), allow_leading_hyphen=True)]
+Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+
+
+def class_names(given: str | None) -> list[str] | None:
+    if given is None:
+        return None
+    if "," not in given and Path(given).is_file():
+        return text_lines(Path(given))
+    return [name.strip() for name in given.split(",")]
+
+
+def numbers(text: str, name: str) -> list[float]:
+    """Numbers between commas."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"{name} must be numbers between commas, got {text!r}") from None
+
+
+def check_free(path: Path | None, force: bool) -> None:
+    """Complain about a result that could not be written, before the work that makes it."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a directory, not a file to write to")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no directory {path.parent} to write {path.name} to")
+    if path.exists() and not force:
+        raise FileExistsError(f"{path} exists already: --force overwrites it")

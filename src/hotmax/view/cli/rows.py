@@ -1,0 +1,98 @@
+"""Where rows of logits come from: the arguments, the standard input, or a file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hotmax._boundary import Array
+from hotmax.io.labels import text_lines
+from hotmax.io.predictions import READERS, existing
+from hotmax.view.cli import STDIN
+from hotmax.view.cli.options import Reading, class_names
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of logits, and the names of their classes where these have some."""
+
+    rows: Sequence[Array] | Array
+    classes: Sequence[str] | None
+
+    def name(self, number: int) -> str:
+        return str(number) if self.classes is None else self.classes[number]
+
+    def only(self, what: str) -> Array:
+        """The one row that there must be."""
+        if len(self.rows) != 1:
+            raise ValueError(
+                f"{what} takes one row of logits, got {len(self.rows)}: --row chooses one"
+            )
+        return self.rows[0]
+
+
+def rows_of(tokens: Sequence[str], row: int | None, reading: Reading) -> Rows:
+    found = gathered(tokens, reading)
+    if row is not None:
+        if not 0 <= row < len(found.rows):
+            raise ValueError(f"--row must lie in 0..{len(found.rows) - 1}, got {row}")
+        found = Rows(found.rows[row : row + 1], found.classes)
+    if found.classes is not None:
+        for number, logits in enumerate(found.rows):
+            if len(found.classes) != len(logits):
+                raise ValueError(
+                    f"{len(found.classes)} names of classes for {len(logits)} logits in row "
+                    f"{number}"
+                )
+    return found
+
+
+def gathered(tokens: Sequence[str], reading: Reading) -> Rows:
+    names = class_names(reading.classes)
+    if not tokens or list(tokens) == [STDIN]:
+        if sys.stdin is None or sys.stdin.isatty():
+            raise ValueError("logits must be given: numbers, a FILE, or rows on the standard input")
+        try:
+            lines = [line.strip() for line in sys.stdin.read().splitlines()]
+        except UnicodeDecodeError:
+            raise ValueError("the standard input is not text") from None
+        return Rows(from_lines(lines, "the standard input"), names)
+    if len(tokens) == 1 and not is_number(tokens[0]):
+        path = Path(tokens[0])
+        if path.suffix.lower() in READERS:
+            found = reading.read(path)
+            return Rows(found.logits, found.classes)
+        return Rows(from_lines(text_lines(existing(path)), str(path)), names)
+    for token in tokens:
+        if not is_number(token):
+            raise ValueError(f"logits must be numbers, or one FILE, got {token!r}")
+    return Rows([np.array([float(token) for token in tokens])], names)
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def from_lines(lines: Sequence[str], source: str) -> list[Array]:
+    """A row on each line, between spaces or commas; or one row, a number on each line."""
+    rows = []
+    for number, line in enumerate(lines, 1):
+        cells = line.partition("#")[0].replace(",", " ").split()
+        for cell in cells:
+            if not is_number(cell):
+                raise ValueError(f"{source}: line {number}: {cell!r} is not a number")
+        if cells:
+            rows.append(np.array([float(cell) for cell in cells]))
+    if not rows:
+        raise ValueError(f"{source} holds no logits")
+    if len(rows) > 1 and all(row.size == 1 for row in rows):
+        return [np.concatenate(rows)]
+    return rows
