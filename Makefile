@@ -18,7 +18,7 @@ help:
 	@echo "make clean     remove .venv and everything made by a run"
 
 demo: .venv/installed-demo
-	@$(BIN)/python -m hotmax.view.demo report.html
+	@$(BIN)/hotmax report --out report.html --force
 
 tour: .venv/installed
 	@$(BIN)/python -m hotmax.view.tour

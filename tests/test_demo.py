@@ -58,11 +58,12 @@ def test_without_scikit_learn(monkeypatch):
 def test_from_the_command_line(tmp_path):
     page = tmp_path / "page.html"
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "hotmax.view.demo", str(page)],
+        [sys.executable, "-W", "error", "-m", "hotmax", "report", "--out", str(page)],
         capture_output=True,
         text=True,
         check=True,
     )
     assert "overconfident: says 94.6 %, is right 85.2 %" in done.stdout
-    assert done.stdout.rstrip().endswith(f"The page: {page}")
+    assert " ".join(done.stdout.split()).startswith(demo.predictions().story)
+    assert done.stdout.rstrip().endswith(f"written: {page}")
     assert page.read_text().startswith("<!DOCTYPE html>")

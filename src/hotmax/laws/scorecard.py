@@ -8,15 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hotmax._pictures import BLUE, MUTED, VERMILION, axes_of, picture
 from hotmax.laws.search import LawResult
 
 WORDS = {True: "holds", False: "fails", None: "-"}
 COLOURS = {True: "#2e7d32", False: "#c62828", None: "#757575"}
 # The mark, colour and word of a result in a picture: told apart without colour too.
 MARKS = {
-    True: ("o", "#0072b2", "holds"),
-    False: ("X", "#d55e00", "fails"),
-    None: ("_", "#757575", "not applicable"),
+    True: ("o", BLUE, "holds"),
+    False: ("X", VERMILION, "fails"),
+    None: ("_", MUTED, "not applicable"),
 }
 WIDTH = 100
 
@@ -168,16 +169,11 @@ class Comparison:
             )
         return _html_table("", f"<tr><th></th><th>law</th>{head}</tr>", rows)
 
+    @picture
     def plot(self, ax: Any = None) -> Any:
         """Draw laws by subjects, a mark for each, on a matplotlib Axes, which is returned."""
         laws = self._laws()
-        if ax is None:
-            try:
-                import matplotlib.pyplot as plt
-            except ImportError:
-                raise ImportError('plots need matplotlib: pip install "hotmax[plot]"') from None
-            size = (3.6 + 0.75 * len(self.cards), 1.2 + 0.25 * len(laws))
-            ax = plt.subplots(figsize=size, layout="constrained")[1]
+        ax = axes_of(ax, 3.6 + 0.75 * len(self.cards), 1.2 + 0.25 * len(laws))
         for holds, (marker, colour, word) in MARKS.items():
             where = [
                 (column, row)
@@ -193,8 +189,7 @@ class Comparison:
         ax.set_ylim(len(laws) - 0.4, -0.6)
         ax.xaxis.tick_top()
         ax.tick_params(length=0)
-        ax.grid(axis="y", color="0.92", linewidth=0.8)
-        ax.set_axisbelow(True)
+        ax.grid(False, axis="x")
         ax.spines[:].set_visible(False)
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3, frameon=False)
         return ax

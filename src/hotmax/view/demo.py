@@ -5,13 +5,12 @@ hidden units learns 200 of them by heart, with the gradients of `hotmax.cross_en
 asked about the other 1597. It is right less often than it says. Nothing is made up to get there: no
 wrong labels, no noise; few examples, and training that goes on after nothing is left to learn.
 
-    python -m hotmax.view.demo [report.html]
+`hotmax report` without a file, and `make demo`, write the report about it.
 """
 
 from __future__ import annotations
 
 import functools
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,18 +111,3 @@ def predictions() -> Demo:
         "none of it: the network was trained on one part of the digits, calibrated on a second, "
         "and judged on a third.",
     )
-
-
-def main() -> None:
-    path = sys.argv[1] if len(sys.argv) > 1 else "report.html"
-    try:
-        demo = predictions()
-        report = hm.report(demo.logits, demo.labels, demo.classes, title=demo.title)
-        report.save(path, force=True)
-    except (ImportError, OSError) as error:
-        sys.exit(str(error))
-    print(f"{demo.story}\n\n{report}\n\nThe page: {path}")
-
-
-if __name__ == "__main__":
-    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import webbrowser
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -61,8 +62,14 @@ def report(
     """
     check_free(out, force)
     with progress("reading" if file else "making the demo") as update:
-        found = demonstrated() if file is None else reading.read(file)
-        title = title or (found.source if file is None else file.name)
+        if file is None:
+            from hotmax.view import demo
+
+            found: Any = demo.predictions()
+            title, story = title or found.title, [*textwrap.wrap(found.story, 88), ""]
+        else:
+            found = reading.read(file)
+            title, story = title or file.name, []
         result = hm.report(
             found.logits, found.labels, found.classes, title=title, seed=seed, progress=update
         )
@@ -70,17 +77,9 @@ def report(
     if common.json:
         print(result.to_json())
     else:
-        say(*str(result).splitlines(), "", f"written: {out}")
+        say(*story, *str(result).splitlines(), "", f"written: {out}")
     if open and not webbrowser.open(out.resolve().as_uri()):
         raise OSError(f"no browser could be opened; the page is {out}")
-
-
-def demonstrated() -> hm.io.Predictions:
-    """The embedded demo, as if it had been read from a file."""
-    from hotmax.view import demo
-
-    made = demo.predictions()
-    return hm.io.Predictions(made.logits, made.labels, made.classes, made.title)
 
 
 # --- calibrate --------------------------------------------------------------------------------
