@@ -80,6 +80,19 @@ def kl(x, y, temperature=1.0):
     return mp.fsum(times(p[c], a[c] - b[c]) if p[c] else ZERO for c in range(len(p)))
 
 
+def kl_and_gradients(x, y, temperature=1.0):
+    """KL, p (log p - log q - KL) / T and (q - p) / T; all may cancel: take bits enough."""
+    t, p, q = (
+        mp.mpf(temperature),
+        reference.softmax(x, temperature),
+        reference.softmax(y, temperature),
+    )
+    a, b = reference.log_softmax(x, temperature), reference.log_softmax(y, temperature)
+    value = kl(x, y, temperature)
+    by_x = [p[c] * (a[c] - b[c] - value) / t if p[c] else ZERO for c in range(len(p))]
+    return value, by_x, [(q[c] - p[c]) / t for c in range(len(p))]
+
+
 def numeric_gradient(function, x, step=None):
     """Central differences in 210 bits: right to some 40 digits where function is smooth."""
     h = mp.mpf(2) ** -60 if step is None else step
