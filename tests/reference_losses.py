@@ -73,6 +73,13 @@ def focal(x, label, temperature=1.0, gamma=2.0):
     return (1 - p) ** mp.mpf(gamma) * -reference.log_softmax(x, temperature)[label]
 
 
+def focal_of(x, label, gamma):
+    """The focal loss of a list of mpf; 1 - p is added up from the others."""
+    p = probabilities(x, 1)
+    others = mp.fsum([*p[:label], *p[label + 1 :]])
+    return others ** mp.mpf(gamma) * -mp.log1p(-others)
+
+
 def kl(x, y, temperature=1.0):
     """sum of p (log p - log q): at 210 bits it may cancel."""
     p, a = reference.softmax(x, temperature), reference.log_softmax(x, temperature)

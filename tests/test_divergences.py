@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference
@@ -12,6 +14,7 @@ import torch
 
 import hotmax as hm
 
+jax.config.update("jax_enable_x64", True)
 INF, NAN = math.inf, math.nan
 F, mp = torch.nn.functional, reference.mp
 
@@ -171,3 +174,105 @@ def test_distillation():
     value, gradient = hm.distillation_loss(x, z, 0, return_grad=True)
     same(value, 0)
     same(gradient, np.zeros((3, 5)))
+
+
+# --- jax, and torch's formulas ------------------------------------------------------------------
+
+
+def by_jax(function, *arrays, **options):
+    value, gradients = function(*map(jnp.asarray, arrays), return_grad=True, **options)
+    return value, gradients
+
+
+def by_torch_func(function, first, second, **options):
+    """Inside torch.func a tensor shares no memory with the kernels: the formulas run."""
+
+    def loss(*points):
+        return function(*points, **options)
+
+    points = torch.tensor(np.asarray(first)), torch.tensor(np.asarray(second))
+    places = (0, 1) if function is hm.kl_divergence else 0
+    gradients = torch.func.grad(lambda *p: loss(*p).sum(), places)(*points)
+    return torch.func.vmap(loss)(*(p[None] for p in points))[0], gradients
+
+
+@pytest.mark.parametrize("run", [by_jax, by_torch_func])
+@pytest.mark.parametrize("kind", KINDS)
+def test_formulas(kind, run):
+    """Rows 3 apart have rounded gaps: differences of 1e-15 are beyond what is left of them.
+
+    Where KL is large, the gradient by p is a difference of terms of its size.
+    """
+    sizes = [1e-6, 0.3, 3.0, 100.0] if kind == "shifted" else [1e-15, 1e-6, 0.3, 3.0, 100.0]
+    bar = 1e-8 if kind == "shifted" else 1e-11
+    x, z = np.stack([rows_of(kind, 5, size) for size in sizes], axis=1)
+    for heat in (0.01, 1.0, -3.0, 1e10, 1e100):
+        if heat < 0:
+            x, z = -x, -z
+        options = {"temperature": heat, "reduction": "none"}
+        values, (by_p, by_q) = run(hm.kl_divergence, x, z, **options)
+        losses, by_student = run(hm.distillation_loss, z, x, **options)
+        for r in range(len(sizes)):
+            with mp.workprec(1400):
+                true, true_p, true_q = truth.kl_and_gradients(x[r], z[r], heat)
+                square = mp.mpf(heat) ** 2
+                assert values[r] >= 0
+                assert off(values[r], [true]) < bar
+                assert off(losses[r], [true * square]) < bar
+                assert off(by_q[r], true_q) < bar
+                assert off(by_student[r], [g * square for g in true_q]) < bar
+                size = max(abs(g) for g in true_p) if true < 0.5 else true / abs(heat)
+                pairs = zip(by_p[r], true_p, strict=True)
+                assert max(abs(mp.mpf(float(g)) - t) for g, t in pairs) <= bar * size
+        if heat < 0:
+            x, z = -x, -z
+
+
+def test_jax_in_float32():
+    x, z = rng().standard_normal((2, 1, 1000)).astype(np.float32)
+    for heat in (10.0, 1e3, 1e4, 1e30):
+        want, gradient = hm.distillation_loss(
+            x.astype(np.float64), z.astype(np.float64), heat, return_grad=True
+        )
+        value, ours = by_jax(hm.distillation_loss, x, z, temperature=heat)
+        assert float(value) == pytest.approx(want, rel=1e-5)
+        np.testing.assert_allclose(ours, gradient, rtol=1e-3, atol=1e-8)
+
+
+@pytest.mark.parametrize("run", [by_jax, by_torch_func])
+def test_formulas_with_a_temperature_for_each_row(run):
+    heats = np.array([[0.0], [INF], [2.0], [-INF]])
+    x, z = rng().standard_normal((2, 4, 5))
+    options = {"temperature": heats, "reduction": "none"}
+    want, gradient = hm.distillation_loss(x, z, return_grad=True, **options)
+    if run is by_jax:
+        value, ours = run(hm.distillation_loss, x, z, **options)
+        np.testing.assert_allclose(value, want, rtol=1e-13)
+    else:
+        _, ours = run(hm.distillation_loss, x, z, **options)
+    np.testing.assert_allclose(ours, gradient, rtol=1e-12, atol=1e-15)
+
+
+def test_jax_at_the_limits():
+    assert (
+        by_jax(hm.distillation_loss, [1.0, 2.0, 0.0], [2.0, 1.0, -INF], temperature=INF)[0] == INF
+    )
+    assert by_jax(hm.distillation_loss, [1.0, 2.0], [2.0, 1.0], temperature=INF)[0] == 0.5
+    for x, z, heat in (
+        ([0.0, -INF], [0.0, -INF], 1.0),
+        ([0.0, 0.0], [0.0, -INF], 1.0),
+        ([0.0, -INF], [0.0, 0.0], 1.0),
+        ([0.0, -INF], [0.0, 40.0], 1.0),
+        ([1.0, 0.0], [2.0, 0.0], 0.0),
+        ([1.0, 0.0], [0.0, 1.0], 0.0),
+        ([1.0, 1.0, 0.0], [1.0, 1.0, 1.0], 0.0),
+        ([1.0, 0.0], [0.0, 1.0], INF),
+        ([0.0, INF], [0.0, 1.0], 1.0),
+        ([NAN, 0.0], [0.0, 1.0], 1.0),
+    ):
+        value = hm.kl_divergence(jnp.asarray(x), jnp.asarray(z), temperature=heat)
+        np.testing.assert_allclose(value, hm.kl_divergence(x, z, temperature=heat), rtol=1e-14)
+    for z in ([0.0, -2.0], [0.0, 3.0]):
+        _, ours = by_jax(hm.kl_divergence, [0.0, -INF], z)
+        _, want = hm.kl_divergence([0.0, -INF], z, return_grad=True)
+        np.testing.assert_allclose(ours, want, rtol=1e-13, atol=1e-16)
