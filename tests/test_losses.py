@@ -585,7 +585,7 @@ REFUSED = [
     (lambda: hm.smooth_labels([0], 0.1), ValueError, "classes must be given"),
     (lambda: hm.smooth_labels([[0.5, 0.6]], 0.1), ValueError, "add up to 1"),
     (lambda: hm.segment_softmax([1.0], [0, 1]), ValueError, "segment_ids must have shape"),
-    (lambda: hm.segment_softmax([1.0], [-1]), ValueError, "segment_ids must lie"),
+    (lambda: hm.segment_softmax([1.0], [-1]), ValueError, "segment_ids must be at least 0, got -1"),
     (lambda: hm.segment_softmax([1.0], [0.5]), TypeError, "segment_ids must hold integers"),
     (lambda: hm.segment_logsumexp([1.0], [3], num_segments=2), ValueError, "in 0..1, got 3"),
     (lambda: hm.linear_cross_entropy(X, X.T, Y), ValueError, "hidden must be"),
