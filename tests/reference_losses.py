@@ -73,11 +73,31 @@ def focal(x, label, temperature=1.0, gamma=2.0):
     return (1 - p) ** mp.mpf(gamma) * -reference.log_softmax(x, temperature)[label]
 
 
+def focal_of(x, label, gamma):
+    """The focal loss of a list of mpf; 1 - p is added up from the others."""
+    p = probabilities(x, 1)
+    others = mp.fsum([*p[:label], *p[label + 1 :]])
+    return others ** mp.mpf(gamma) * -mp.log1p(-others)
+
+
 def kl(x, y, temperature=1.0):
     """sum of p (log p - log q): at 210 bits it may cancel."""
     p, a = reference.softmax(x, temperature), reference.log_softmax(x, temperature)
     b = reference.log_softmax(y, temperature)
     return mp.fsum(times(p[c], a[c] - b[c]) if p[c] else ZERO for c in range(len(p)))
+
+
+def kl_and_gradients(x, y, temperature=1.0):
+    """KL, p (log p - log q - KL) / T and (q - p) / T; all may cancel: take bits enough."""
+    t, p, q = (
+        mp.mpf(temperature),
+        reference.softmax(x, temperature),
+        reference.softmax(y, temperature),
+    )
+    a, b = reference.log_softmax(x, temperature), reference.log_softmax(y, temperature)
+    value = kl(x, y, temperature)
+    by_x = [p[c] * (a[c] - b[c] - value) / t if p[c] else ZERO for c in range(len(p))]
+    return value, by_x, [(q[c] - p[c]) / t for c in range(len(p))]
 
 
 def numeric_gradient(function, x, step=None):

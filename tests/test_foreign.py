@@ -313,7 +313,7 @@ def test_linear_in_tiles(monkeypatch):
 
 
 def test_linear_keeps_no_logits():
-    """What jax and torch keep between the ways there and back is far from rows x classes."""
+    """jax takes half of what plain jax does; torch keeps far less than rows x classes."""
     rows, classes, features = 2048, 32768, 4
     h, w = np.ones((rows, features), np.float32), np.ones((classes, features), np.float32)
     y = np.arange(rows)
@@ -323,7 +323,7 @@ def test_linear_keeps_no_logits():
 
     compiled = jax.jit(jax.grad(loss, (0, 1))).lower(jnp.asarray(h), jnp.asarray(w)).compile()
     logits = rows * classes * 4
-    assert compiled.memory_analysis().temp_size_in_bytes < 2.0 * logits
+    assert compiled.memory_analysis().temp_size_in_bytes < 1.2 * logits  # 0.96; plain jax takes 2
 
     kept = []
     hooks = torch.autograd.graph.saved_tensors_hooks(
@@ -420,3 +420,7 @@ def test_the_module_where_torch_fails():
     assert loss.item() == 0
     loss.backward()
     assert (x.grad == 0).all()
+
+
+def test_the_module_shows_its_temperature():
+    assert repr(CrossEntropyLoss(temperature=2.0)) == "CrossEntropyLoss(temperature=2.0)"

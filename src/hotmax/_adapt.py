@@ -29,10 +29,11 @@ def for_any_array(
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(function)
+        name = next(iter(signature.parameters))
 
         @functools.wraps(function)
         def adapted(*args: P.args, **kwargs: P.kwargs) -> R:
-            first = args[0] if args else next(iter(kwargs.values()), None)
+            first = args[0] if args else kwargs.get(name)
             library = library_of(first)
             if library is None or (attends and library == "dask"):
                 return function(*args, **kwargs)

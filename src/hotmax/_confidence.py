@@ -13,8 +13,8 @@ from hotmax._boundary import FLOAT64, Axis
 from hotmax._kernels.confidence import brier_rows, focal_rows, mae_rows
 from hotmax._rowwise import Batch, for_batches
 from hotmax._targets import (
+    as_gamma,
     as_labels,
-    as_real,
     as_weight,
     check_reduction,
     in_type,
@@ -176,9 +176,7 @@ def focal_loss(
     Reference:
         Lin et al., Focal loss for dense object detection, 2017.
     """
-    power = as_real(gamma, "gamma")
-    if not 0.0 <= power < np.inf:
-        raise ValueError(f"gamma must be a finite number of at least 0, got {gamma!r}")
+    power = as_gamma(gamma)
     return _loss(
         focal_rows, logits, targets, axis, temperature, where, ignore_index, reduction, return_grad,
         empty=np.inf, weight=weight, parameters=(power,),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hotmax import _foreign_losses
+from hotmax import _foreign_divergences
 from hotmax._adapt import for_any_array
 from hotmax._boundary import FLOAT64, Array, Axis, Rows, as_array
 from hotmax._kernels.divergence import distillation_rows, divergence_rows
@@ -34,7 +34,7 @@ def _settle(values: Array, rows: Rows) -> None:
         values[~rows.view(rows.where).any(axis=-1).reshape(-1)] = 0.0
 
 
-@for_any_array(_foreign_losses.kl_divergence, by=("logits_p", "logits_q"))
+@for_any_array(_foreign_divergences.kl_divergence, by=("logits_p", "logits_q"))
 def kl_divergence(
     logits_p: object,
     logits_q: object,
@@ -90,7 +90,7 @@ def kl_divergence(
     return (value, gradients) if return_grad else value
 
 
-@for_any_array(_foreign_losses.distillation_loss, by=("student",))
+@for_any_array(_foreign_divergences.distillation_loss, by=("student",))
 def distillation_loss(
     student: object,
     teacher: object,

@@ -36,6 +36,10 @@ def linear_cross_entropy(
 ) -> Array:
     check_reduction(reduction)
     xp = array_namespace(hidden)
+    if library_of(weight) is None:
+        weight = xp.asarray(np.asarray(weight), **place(hidden))
+    if bias is not None and library_of(bias) is None:
+        bias = xp.asarray(np.asarray(bias), **place(hidden))
     if hidden.ndim == 0 or weight.ndim != 2 or hidden.shape[-1] != weight.shape[1]:
         raise ValueError(
             f"hidden must be (..., features) and weight (classes, features), got "

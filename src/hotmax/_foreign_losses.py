@@ -18,7 +18,6 @@ from hotmax._foreign import (
     At,
     as_numpy,
     default_float,
-    held,
     hot,
     is_traced,
     labels_of,
@@ -31,6 +30,7 @@ from hotmax._foreign import (
 from hotmax._generic import place, type_name
 from hotmax._targets import (
     as_class_numbers,
+    as_gamma,
     as_integer,
     as_probabilities,
     as_smoothing,
@@ -185,6 +185,7 @@ def focal_loss(
     ignore_index: int | None = None,
     reduction: str = "mean",
 ) -> Array:
+    power = as_gamma(gamma)
     at, right, p, counted = of_right_class(logits, targets, axis, temperature, where, ignore_index)
     xp, logs = at.xp, at.logs()
     others = xp.sum(xp.where(right, at.zeros(p), p), axis=-1)
@@ -194,68 +195,11 @@ def focal_loss(
     if weights.size:
         w = xp.astype(at.constant(weights), at.x.dtype)
         factors = xp.sum(xp.where(right, w, xp.zeros_like(w)), axis=-1)
-    return finished(at, others**gamma * loss, counted, reduction, factors)
-
-
-def divergences(first: At, second: At) -> Array:
-    """KL of every row."""
-    xp, p = first.xp, first.chances()
-    some = p > 0
-    gap = xp.where(some, first.logs(), first.zeros(p)) - xp.where(
-        some, second.logs(), first.zeros(p)
-    )
-    return xp.sum(xp.where(some, p * gap, first.zeros(p)), axis=-1)
-
-
-def kl_divergence(
-    logits_p: Array,
-    logits_q: Array,
-    axis: Axis = -1,
-    temperature: Any = 1.0,
-    where: Any = None,
-    reduction: str = "mean",
-) -> Array:
-    check_reduction(reduction)
-    same_shape(logits_p, logits_q, "logits_p", "logits_q")
-    first = At(logits_p, axis, temperature, where)
-    second = At(first.constant(logits_q), axis, temperature, where)
-    count = float(math.prod(first.layout.kept()))
-    return reduced(first, divergences(first, second), reduction, count)
-
-
-def same_shape(a: Array, b: Array, first: str, second: str) -> None:
-    if tuple(a.shape) != tuple(np.shape(b)):
-        raise ValueError(
-            f"{first} and {second} must have one shape, got {tuple(a.shape)} and {np.shape(b)}"
-        )
-
-
-def distillation_loss(
-    student: Array,
-    teacher: Array,
-    temperature: Any = 1.0,
-    axis: Axis = -1,
-    where: Any = None,
-    reduction: str = "mean",
-) -> Array:
-    check_reduction(reduction)
-    same_shape(student, teacher, "student", "teacher")
-    at = At(student, axis, temperature, where)
-    fixed = At(held(at.constant(teacher)), axis, temperature, where)
-    xp, t = at.xp, at.heat()
-    count = float(math.prod(at.layout.kept()))
-    if isinstance(t, float) and abs(t) == math.inf:
-        there = at.present() & fixed.present()
-        number = xp.sum(xp.astype(there, at.x.dtype), axis=-1, keepdims=True)
-        gap = xp.where(there, at.rows(at.x) - fixed.rows(fixed.x), at.zeros(at.rows(at.x)))
-        off = xp.where(there, gap - xp.sum(gap, axis=-1, keepdims=True) / number, at.zeros(gap))
-        losses = xp.sum(off**2 / (2.0 * number), axis=-1)
-    elif isinstance(t, float) and t == 0.0:
-        losses = xp.sum(at.zeros(at.rows(at.x)), axis=-1)
-    else:
-        squared = t * t if isinstance(t, float) else xp.squeeze(t * t, axis=-1)
-        losses = divergences(fixed, at) * squared
-    return reduced(at, losses, reduction, count)
+    least = float(xp.finfo(at.x.dtype).smallest_normal)
+    none = others <= least  # the slope of others**gamma may be beyond all numbers there
+    factor = xp.where(none, xp.ones_like(others), others) ** power
+    losses = xp.where(none, at.zeros(loss), factor * loss) if power else loss
+    return finished(at, losses, counted, reduction, factors)
 
 
 def one_hot(targets: Array, classes: int, axis: int = -1) -> Array:

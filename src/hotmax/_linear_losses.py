@@ -96,7 +96,9 @@ def linear_cross_entropy(
     labels = as_class_numbers(targets, shape[:-1], classes, ignore_index)
     kind = max((compute_type(a.dtype) for a in (h, w)), key=lambda k: k.itemsize)
     types = [result_type(a.dtype) for a in (h, w)]
-    h = np.ascontiguousarray(h.reshape(-1, features), kind)
+    h = np.ascontiguousarray(h.reshape(labels.size, features), kind)
+    if (labels < 0).any():  # what is ignored may be nan, and 0 * nan is
+        h = np.where(labels[:, None] < 0, kind.type(0), h)
     w = np.ascontiguousarray(w, kind)
     offset_in_kind = None if offset is None else offset.astype(kind)
     nothing = np.empty(0)
@@ -104,7 +106,8 @@ def linear_cross_entropy(
     layer = _Layer(
         h, w, offset_in_kind, labels, float(heat), smoothing, scale_of_gradient(reduction, count[0])
     )
-    layer.run(return_grad)
+    with np.errstate(all="ignore"):
+        layer.run(return_grad)
     value = in_type(reduce_values(layer.values, reduction, count, shape[:-1]), types[0])
     if not return_grad:
         return value

@@ -86,8 +86,9 @@ def _cross_entropy(
     ignore_index: object,
     reduction: object,
     return_grad: bool,
+    gradient_type: np.dtype[Any] | None = None,
 ) -> tuple[Any, Array | None]:
-    """(the loss in float64, its gradient in the type of the logits)."""
+    """(the loss in float64, its gradient in the type of the logits unless told)."""
     check_reduction(reduction)
     smoothing = as_smoothing(label_smoothing)
     weights = as_weight(weight, rows.classes)
@@ -104,7 +105,7 @@ def _cross_entropy(
         weights = np.ones(rows.classes)
     scale = scale_of_gradient(reduction, count[0])
     values = np.zeros(rows.count)
-    gradient = np.empty(rows.shape, rows.dtype) if return_grad else None
+    gradient = np.empty(rows.shape, gradient_type or rows.dtype) if return_grad else None
     none = np.empty((0, rows.classes), kind)
 
     def visit(batch: Batch) -> None:
@@ -207,7 +208,10 @@ def perplexity(
         np.exp((np.log(np.exp(x / T).sum(-1)) - x[np.arange(len(y)), y] / T).mean())
     """
     rows = logits_rows(logits, axis, temperature, where)
-    value, gradient = _cross_entropy(rows, targets, None, 0.0, ignore_index, "mean", return_grad)
+    wide = compute_type(rows.dtype)  # rounded once, after the product
+    value, gradient = _cross_entropy(
+        rows, targets, None, 0.0, ignore_index, "mean", return_grad, wide
+    )
     with np.errstate(over="ignore"):
         value = np.exp(value)
     if gradient is None:

@@ -26,6 +26,8 @@ from hotmax._kernels.targets import check_targets
 from hotmax._rowwise import Batch, for_batches
 
 REDUCTIONS = ("mean", "sum", "none")
+DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24}  # bits of each type; float64 has 53
+MOST_SEGMENTS = 2**31  # that an id may ask for by itself
 
 
 def logits_rows(
@@ -54,10 +56,13 @@ def as_class_numbers(
             f"targets of integers are class numbers and must have the shape of the logits without "
             f"axis, {shape}, got {labels.shape}; probabilities are given as floats"
         )
-    flat = np.ascontiguousarray(labels).reshape(-1)
+    flat = np.ascontiguousarray(labels, labels.dtype.newbyteorder("=")).reshape(-1)
     as_they_are = flat.dtype == np.int64 and ignore_index is None
     settled = flat if as_they_are else np.empty(flat.size, np.int64)
-    if as_they_are:
+    beyond = flat.dtype == np.uint64 and flat > np.iinfo(np.int64).max
+    if np.any(beyond):  # an int64 would wrap
+        place = int(np.argmax(beyond))
+    elif as_they_are:
         place = find_outside(flat, classes)
     else:
         place = settle_labels(flat, ignored, ignore_index is not None, classes, settled)
@@ -92,16 +97,9 @@ def as_probabilities(targets: object, rows: Rows, ignore_index: object = None) -
             f"targets of floats are probabilities and must have the shape of the logits, "
             f"{rows.shape}, got {array.shape}; class numbers are given as integers"
         )
-    found: list[tuple[int, int, float]] = []
-    digits = {"float16": 11, "bfloat16": 8, "float32": 24}.get(array.dtype.name, 53)
-    tolerance = 2.0 ** (-(digits - 1) / 2)
-
-    def visit(batch: Batch) -> None:
-        wrong, row, number = check_targets(batch.x, tolerance)
-        if wrong:
-            found.append((batch.numbers.start + row, wrong, number))
-
-    for_batches(Rows(array, tuple(rows.axes), 1.0, None), visit, compute_type(array.dtype))
+    found = _wrong_probabilities(array, rows, DIGITS.get(array.dtype.name, 53))
+    if found:
+        found = _wrong_probabilities(array, rows, _digits_of(array))
     if found:
         row, wrong, number = min(found)
         must = "be at least 0" if wrong == 1 else "add up to 1 over axis"
@@ -109,6 +107,27 @@ def as_probabilities(targets: object, rows: Rows, ignore_index: object = None) -
     if rows.count and not rows.classes:
         raise ValueError("targets that are probabilities must add up to 1, got no classes")
     return array
+
+
+def _wrong_probabilities(array: Array, rows: Rows, digits: int) -> list[tuple[int, int, float]]:
+    """(row, what is wrong, the number) of rows that are not probabilities to half these digits."""
+    found: list[tuple[int, int, float]] = []
+
+    def visit(batch: Batch) -> None:
+        wrong, row, number = check_targets(batch.x, 2.0 ** (-(digits - 1) / 2))
+        if wrong:
+            found.append((batch.numbers.start + row, wrong, number))
+
+    for_batches(Rows(array, tuple(rows.axes), 1.0, None), visit, compute_type(array.dtype))
+    return found
+
+
+def _digits_of(array: Array) -> int:
+    """The bits of the narrowest type that these numbers may have come from."""
+    narrow = array.astype(np.float32)
+    if not (array == narrow).all():
+        return 53
+    return 24 if (narrow.view(np.uint32) & 0xFFFF).any() else DIGITS["bfloat16"]
 
 
 def as_weight(weight: object, classes: int) -> Array:
@@ -137,6 +156,13 @@ def as_smoothing(label_smoothing: object) -> float:
     if not 0.0 <= smoothing <= 1.0:
         raise ValueError(f"label_smoothing must lie in 0..1, got {label_smoothing!r}")
     return smoothing
+
+
+def as_gamma(gamma: object) -> float:
+    power = as_real(gamma, "gamma")
+    if not 0.0 <= power < math.inf:
+        raise ValueError(f"gamma must be a finite number of at least 0, got {gamma!r}")
+    return power
 
 
 def check_reduction(reduction: object) -> None:
@@ -195,9 +221,14 @@ def check_segments(ids: Array, entries: int, num_segments: object) -> tuple[Arra
     count = high + 1 if num_segments is None else as_integer(num_segments, "num_segments")
     if num_segments is not None and count < 0:
         raise ValueError(f"num_segments must be at least 0, got {num_segments}")
-    if low < 0 or high >= count:
-        wrong = low if low < 0 else high
-        raise ValueError(f"segment_ids must lie in 0..{count - 1}, got {wrong}")
+    if low < 0:
+        raise ValueError(f"segment_ids must be at least 0, got {low}")
+    if high >= count:
+        raise ValueError(f"segment_ids must lie in 0..{count - 1}, got {high}")
+    if num_segments is None and count > MOST_SEGMENTS:
+        raise ValueError(
+            f"segment_ids must lie below {MOST_SEGMENTS} if num_segments is not given, got {high}"
+        )
     starts, order = np.empty(count + 1, np.int64), np.empty(ids.size, np.int64)
     count_segments(ids, starts)
     order_segments(ids, starts, order)

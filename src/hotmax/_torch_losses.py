@@ -48,14 +48,16 @@ def run(
             return with_gradient(formula, by, arguments)
         return formula(**arguments)
     if not needs:
-        return by_kernel(function, arguments, return_grad)
+        return by_kernel(function, by, arguments, return_grad)
     value: Any = Fused.apply(function, formula, by, arguments, *points)  # type: ignore[no-untyped-call]
     if return_grad:
-        return value, by_kernel(function, arguments, True)[1]
+        return value, by_kernel(function, by, arguments, True)[1]
     return value
 
 
-def by_kernel(function: Callable[..., Any], arguments: Arguments, return_grad: bool) -> Any:
+def by_kernel(
+    function: Callable[..., Any], by: tuple[str, ...], arguments: Arguments, return_grad: bool
+) -> Any:
     """The NumPy function, on the memory of the tensors."""
     first = next(iter(arguments.values()))
     given = {
@@ -67,8 +69,9 @@ def by_kernel(function: Callable[..., Any], arguments: Arguments, return_grad: b
         return as_tensor(function(**given), kind)
     value, gradient = function(**given, return_grad=True)
     if isinstance(gradient, tuple):
+        kinds = [getattr(arguments[name], "dtype", kind) for name in by]
         return as_tensor(value, kind), tuple(
-            None if g is None else as_tensor(g, kind) for g in gradient
+            None if g is None else as_tensor(g, its) for g, its in zip(gradient, kinds, strict=True)
         )
     return as_tensor(value, kind), as_tensor(gradient, kind)
 
@@ -97,7 +100,7 @@ class Fused(torch.autograd.Function):
         arguments: Arguments,
         *points: Any,
     ) -> Any:
-        value, gradients = by_kernel(function, arguments, True)
+        value, gradients = by_kernel(function, by, arguments, True)
         gradients = gradients if isinstance(gradients, tuple) else (gradients,)
         gradients += (None,) * (len(points) - len(gradients))
         ctx.formula, ctx.by, ctx.arguments = formula, by, arguments

@@ -81,7 +81,8 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
     Args:
         weight, size_average, ignore_index, reduce, reduction, label_smoothing: As in
             torch.nn.CrossEntropyLoss. A class at -inf takes no part of the smoothing, and the mean
-            over nothing (all labels ignored) is 0: torch gives inf and nan.
+            over nothing (all labels ignored) is 0: torch gives inf and nan. Unlike torch's, class
+            weights below 0 are refused, and probabilities that do not add up to 1.
         temperature: T.
 
     Example:
@@ -108,3 +109,6 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
             reduction=self.reduction,
         )
         return result
+
+    def extra_repr(self) -> str:
+        return f"temperature={self.temperature}"

@@ -30,7 +30,7 @@ def focal_parts(p, others, loss, gamma):
     power = others**gamma
     slope = power
     if p > 0.0:
-        slope += gamma * p * (power / others) * loss
+        slope += gamma * p * power * (loss / others)
     return power * loss, slope
 
 
