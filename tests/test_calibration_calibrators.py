@@ -162,6 +162,42 @@ def test_absent_classes_and_unseen_labels(method):
 
 
 @pytest.mark.parametrize("method", MANY + ONE_BY_ONE + TWO)
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(np.nan, "row 1 holds nan"), (np.inf, r"row 1 holds \+inf"), (-np.inf, "row 1 .*no class")],
+)
+def test_rows_without_a_softmax_are_refused(method, value, words):
+    z, labels = sample(classes=classes_of(method))
+    fitted = c.Calibrator(method).fit(z, labels)
+    for columns in (slice(None),) if value == -np.inf else (slice(None), slice(0, 1)):
+        served = z[:3].copy()
+        served[1, columns] = value
+        with pytest.raises(ValueError, match=words):
+            fitted.predict_proba(served)
+
+
+@pytest.mark.parametrize("method", TWO)
+def test_one_of_two_classes_is_absent(method):
+    """Such a row is certain, and says nothing about the line: the fit is that without it."""
+    z, labels = sample(300, 2)
+    z[::5, 1], labels[::5] = -np.inf, 0
+    fitted = c.Calibrator(method).fit(z, labels)
+    np.testing.assert_array_equal(fitted.predict_proba([[0.0, -np.inf]]), [[1.0, 0.0]])
+    np.testing.assert_array_equal(fitted.predict_proba([[-np.inf, 0.0]]), [[0.0, 1.0]])
+    both = np.isfinite(z).all(1)
+    without = c.Calibrator(method).fit(z[both], labels[both])
+    np.testing.assert_allclose(fitted.parameters_["line"], without.parameters_["line"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["vector", "matrix", "dirichlet"])
+def test_logits_far_apart(method):
+    """A probability that underflows is still the smallest, and not an average one."""
+    fitted = c.Calibrator(method).fit(*sample())
+    p = fitted.predict_proba([[0.0, -1e305, 1e305, 0.0]])
+    np.testing.assert_array_equal(p, [[0.0, 0.0, 1.0, 0.0]])
+
+
+@pytest.mark.parametrize("method", MANY + ONE_BY_ONE + TWO)
 def test_weights_and_ignored_rows(method):
     z, labels = sample(200, classes_of(method))
     times = np.random.default_rng(1).integers(0, 3, 200)

@@ -119,8 +119,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"logits must have {self.n_features_in_} classes, got {x.shape[1]}")
         rows = unlabelled(x, mask, self.input)
         method, _, _ = self._options()
-        block = rows.block(0, rows.rows).astype(np.float64)
-        p = FAMILIES[method].apply(block, self.parameters_)
+        p = FAMILIES[method].apply(rows.logits(), self.parameters_)
         return p.reshape(shape_of(logits))
 
     def predict(self, logits: object) -> Array:
