@@ -110,7 +110,10 @@ class Examples:
             return
         what = WRONG[kind]
         if kind == kernels.LABEL_IS_ABSENT and self.probabilities:
-            what = "gives its label probability 0: no temperature mends that"
+            what = (
+                "gives its label probability 0, which no temperature mends: "
+                "clip, as in np.maximum(probabilities, 2**-52)"
+            )
         raise ValueError(f"{self.name}: row {self.offset + row} {what}")
 
     @property

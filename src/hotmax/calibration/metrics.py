@@ -73,7 +73,7 @@ def brier(logits: object, labels: object, **given: Unpack[Given]) -> float | Est
 
 
 def accuracy(logits: object, labels: object, **given: Unpack[Given]) -> float | Estimate:
-    """The share of rows whose largest logit, the first of several, is the label's.
+    """The share of rows whose largest probability, the first of several, is the label's.
 
     Args:
         logits, labels, **given: As in `nll`. With soft labels, their probability at that class.
