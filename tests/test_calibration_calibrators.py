@@ -11,9 +11,12 @@ import pytest
 import reference_calibration as reference
 import scipy.optimize
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 from sklearn.model_selection import cross_val_score
 from sklearn.naive_bayes import GaussianNB
 
@@ -332,8 +335,13 @@ def test_classifiers_that_give_zeros(method):
     np.testing.assert_allclose(p.sum(1), 1.0, rtol=1e-12)
     assert np.isfinite(c.nll(p, y[200:], input="probabilities"))
     if method == "temperature":
-        want = reference.temperature(np.log(np.maximum(q, 2**-52)), y[200:])
+        want = reference.temperature(np.log(np.maximum(q, 1e-12)), y[200:])
         assert calibrated.calibrator.temperature_ == pytest.approx(want, rel=1e-9)
+        theirs = CalibratedClassifierCV(FrozenEstimator(forest), method="temperature")
+        theirs.fit(X[200:], y[200:])
+        assert c.nll(p, y[200:], input="probabilities") <= log_loss(
+            y[200:], theirs.predict_proba(X[200:])
+        )
     with pytest.raises(ValueError, match=r"probability 0.*clip"):
         c.Calibrator(method, input="probabilities").fit(q, y[200:])
 

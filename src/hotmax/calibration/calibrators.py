@@ -30,7 +30,7 @@ from hotmax.calibration.temperature import fit_examples
 from hotmax.calibration.temperature_fit import TemperatureFit
 
 FORMAT, VERSION = "hotmax calibrator", 1
-SMALLEST = 2.0**-52  # for a classifier's probabilities, as in scikit-learn: trees give exact zeros
+SMALLEST = 1e-12  # for a classifier's probabilities, as in scikit-learn: trees give exact zeros
 
 
 class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -309,7 +309,7 @@ def calibrate(
 
     Args:
         estimator: A fitted classifier with decision_function (taken as logits) or predict_proba,
-            whose probabilities count as 2**-52 at least: no loss is infinite.
+            whose probabilities count as 1e-12 at least: no loss is infinite.
         X, y: Data and labels that it was not fitted to.
         method: As in `Calibrator`.
         sample_weight: The weight of each row.

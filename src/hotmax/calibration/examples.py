@@ -112,7 +112,7 @@ class Examples:
         if kind == kernels.LABEL_IS_ABSENT and self.probabilities:
             what = (
                 "gives its label probability 0, which no temperature mends: "
-                "clip, as in np.maximum(probabilities, 2**-52)"
+                "clip, as in np.maximum(probabilities, 1e-12)"
             )
         raise ValueError(f"{self.name}: row {self.offset + row} {what}")
 
