@@ -1,10 +1,7 @@
-"""The calibrators: optima by independent means, scikit-learn's conventions, files, selection."""
+"""The calibrators: optima by independent means, scikit-learn's conventions."""
 
 from __future__ import annotations
 
-import json
-import math
-import os
 import subprocess
 import sys
 import textwrap
@@ -14,7 +11,12 @@ import pytest
 import reference_calibration as reference
 import scipy.optimize
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 from sklearn.model_selection import cross_val_score
 from sklearn.naive_bayes import GaussianNB
 
@@ -73,6 +75,52 @@ def test_few_rows_do_not_lead_astray(method):
     assert c.nll(p, truth, input="probabilities") < c.nll(test, truth)
     free = c.Calibrator(method, penalty=1e-6).fit(z, labels).predict_proba(test)
     assert c.nll(p, truth, input="probabilities") < c.nll(free, truth, input="probabilities")
+
+
+@pytest.mark.parametrize("rows", [5, 20, 60])
+@pytest.mark.parametrize(("method", "harm"), [("dirichlet", 0.03), ("histogram", 0.08)])
+def test_next_to_no_rows_do_little_harm(method, harm, rows):
+    """Well calibrated logits of five classes: what is fitted is noise, and may not cost much."""
+
+    def calibrated(count, seed):
+        rng = np.random.default_rng(seed)
+        z = rng.standard_normal((count, 5)) * 2
+        return z, (z / 1.5 + rng.gumbel(size=z.shape)).argmax(1)
+
+    test, truth = calibrated(4000, 99)
+    losses = [
+        c.nll(
+            c.Calibrator(method).fit(*calibrated(rows, seed)).predict_proba(test),
+            truth,
+            input="probabilities",
+        )
+        for seed in range(8)
+    ]
+    assert np.mean(losses) < c.nll(test, truth) + harm
+
+
+def test_certainty_is_told():
+    z, _ = sample(5)
+    with pytest.warns(UserWarning, match="separable"):
+        c.TemperatureScaling().fit(z, z.argmax(1))
+    with pytest.warns(UserWarning, match="separable"):
+        c.Calibrator("ensemble").fit(z, z.argmax(1))
+
+
+@pytest.mark.parametrize("method", MANY + ONE_BY_ONE)
+def test_where_is_minus_infinity(method):
+    z, labels = sample()
+    there = np.random.default_rng(1).random(z.shape) < 0.7
+    there[np.arange(400), labels] = True
+    filled, gone = np.where(there, z, np.nan), np.where(there, z, -np.inf)
+    masked = c.Calibrator(method).fit(filled, labels, where=there)
+    plain = c.Calibrator(method).fit(gone, labels)
+    p = masked.predict_proba(filled, where=there)
+    np.testing.assert_array_equal(p, plain.predict_proba(gone))
+    np.testing.assert_array_equal(masked.predict(filled, where=there), p.argmax(1))
+    if method == "vector":
+        both = [c.select(gone, labels), c.select(filled, labels, where=there)]
+        assert both[0].candidates == both[1].candidates
 
 
 def test_matrix_scaling_is_the_optimum():
@@ -162,6 +210,42 @@ def test_absent_classes_and_unseen_labels(method):
 
 
 @pytest.mark.parametrize("method", MANY + ONE_BY_ONE + TWO)
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(np.nan, "row 1 holds nan"), (np.inf, r"row 1 holds \+inf"), (-np.inf, "row 1 .*no class")],
+)
+def test_rows_without_a_softmax_are_refused(method, value, words):
+    z, labels = sample(classes=classes_of(method))
+    fitted = c.Calibrator(method).fit(z, labels)
+    for columns in (slice(None),) if value == -np.inf else (slice(None), slice(0, 1)):
+        served = z[:3].copy()
+        served[1, columns] = value
+        with pytest.raises(ValueError, match=words):
+            fitted.predict_proba(served)
+
+
+@pytest.mark.parametrize("method", TWO)
+def test_one_of_two_classes_is_absent(method):
+    """Such a row is certain, and says nothing about the line: the fit is that without it."""
+    z, labels = sample(300, 2)
+    z[::5, 1], labels[::5] = -np.inf, 0
+    fitted = c.Calibrator(method).fit(z, labels)
+    np.testing.assert_array_equal(fitted.predict_proba([[0.0, -np.inf]]), [[1.0, 0.0]])
+    np.testing.assert_array_equal(fitted.predict_proba([[-np.inf, 0.0]]), [[0.0, 1.0]])
+    both = np.isfinite(z).all(1)
+    without = c.Calibrator(method).fit(z[both], labels[both])
+    np.testing.assert_allclose(fitted.parameters_["line"], without.parameters_["line"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["vector", "matrix", "dirichlet"])
+def test_logits_far_apart(method):
+    """A probability that underflows is still the smallest, and not an average one."""
+    fitted = c.Calibrator(method).fit(*sample())
+    p = fitted.predict_proba([[0.0, -1.7e308, 1.7e308, 0.0]])
+    np.testing.assert_array_equal(p, [[0.0, 0.0, 1.0, 0.0]])
+
+
+@pytest.mark.parametrize("method", MANY + ONE_BY_ONE + TWO)
 def test_weights_and_ignored_rows(method):
     z, labels = sample(200, classes_of(method))
     times = np.random.default_rng(1).integers(0, 3, 200)
@@ -195,8 +279,11 @@ def test_conventions():
 
 
 def test_not_fitted_and_wrong_shapes():
-    with pytest.raises(Exception, match="not fitted yet"):
-        c.TemperatureScaling().predict_proba([[1.0, 2.0]])
+    for call in ("predict", "predict_proba"):
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            getattr(c.TemperatureScaling(), call)([[1.0, 2.0]])
+    with pytest.raises(ValueError, match="labels of both classes"):
+        c.Calibrator("platt", penalty=0.0).fit(sample(9, 2)[0], np.zeros(9, int))
     fitted = c.TemperatureScaling().fit(*sample())
     with pytest.raises(ValueError, match="4 classes"):
         fitted.predict_proba([[1.0, 2.0]])
@@ -234,122 +321,36 @@ def test_calibrate():
         c.calibrate(object(), X, y)
 
 
+@pytest.mark.parametrize("method", ["temperature", "vector", "isotonic", "histogram"])
+def test_classifiers_that_give_zeros(method):
+    """A forest that has seen no leaf with the label: the optimum of clipped probabilities."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 4))
+    y = (X[:, :3] * 2 + rng.gumbel(size=(600, 3))).argmax(1)
+    forest = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
+    q = forest.predict_proba(X[200:])
+    assert (q[np.arange(400), y[200:]] == 0).any()
+    calibrated = c.calibrate(forest, X[200:], y[200:], method=method)
+    p = calibrated.predict_proba(X[200:])
+    np.testing.assert_allclose(p.sum(1), 1.0, rtol=1e-12)
+    assert np.isfinite(c.nll(p, y[200:], input="probabilities"))
+    if method == "temperature":
+        want = reference.temperature(np.log(np.maximum(q, 1e-12)), y[200:])
+        assert calibrated.calibrator.temperature_ == pytest.approx(want, rel=1e-9)
+        theirs = CalibratedClassifierCV(FrozenEstimator(forest), method="temperature")
+        theirs.fit(X[200:], y[200:])
+        assert c.nll(p, y[200:], input="probabilities") <= log_loss(
+            y[200:], theirs.predict_proba(X[200:])
+        )
+    with pytest.raises(ValueError, match=r"probability 0.*clip"):
+        c.Calibrator(method, input="probabilities").fit(q, y[200:])
+
+
 def test_one_row_that_looks_like_probabilities():
     """By chance a row of logits may: refused where labels are fitted, not where rows are served."""
     fitted = c.TemperatureScaling().fit(*sample(classes=2))
     assert fitted.predict_proba([[0.25, 0.75]]).shape == (1, 2)
     assert c.nll([[0.25, 0.75]], [1]) > 0
-
-
-# --- files ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("method", MANY + ONE_BY_ONE + TWO)
-def test_saved_and_loaded(method, tmp_path):
-    z, labels = sample(classes=classes_of(method))
-    fitted = c.Calibrator(method, penalty=0.5).fit(z, labels)
-    fitted.save(tmp_path / "calibrator.json")
-    again = c.load(tmp_path / "calibrator.json")
-    np.testing.assert_array_equal(again.predict_proba(z), fitted.predict_proba(z))
-    data = json.loads((tmp_path / "calibrator.json").read_text())
-    assert data["format"] == "hotmax calibrator"
-    assert data["version"] == 1
-    assert os.listdir(tmp_path) == ["calibrator.json"]
-
-
-def test_limits_are_saved_too(tmp_path):
-    z, _ = sample()
-    for labels, heat in ((z.argmax(1), 0.0), (z.argmin(1), math.inf)):
-        c.TemperatureScaling().fit(z, labels).save(tmp_path / "t.json")
-        assert c.load(tmp_path / "t.json").temperature_ == heat
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("not json", "not JSON"),
-        ("[]", "not a hotmax calibrator"),
-        ('{"format": "hotmax calibrator", "version": 2}', "version 2"),
-        ('{"format": "hotmax calibrator", "version": 1}', "damaged"),
-    ],
-)
-def test_files_that_are_not_calibrators(text, words, tmp_path):
-    (tmp_path / "x.json").write_text(text)
-    with pytest.raises(ValueError, match=words):
-        c.load(tmp_path / "x.json")
-
-
-def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
-    fitted = c.TemperatureScaling().fit(*sample())
-    fitted.save(tmp_path / "x.json")
-    before = (tmp_path / "x.json").read_text()
-    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
-    with pytest.raises(OSError, match="full"):
-        fitted.save(tmp_path / "x.json")
-    assert (tmp_path / "x.json").read_text() == before
-    assert os.listdir(tmp_path) == ["x.json"]
-
-
-# --- selection --------------------------------------------------------------------------------
-
-
-def test_select():
-    rng = np.random.default_rng(0)
-    z = rng.standard_normal((1500, 4)) * 4
-    plain = (z / 2 + rng.gumbel(size=z.shape)).argmax(1)
-    assert c.select(z, plain).chosen == "temperature"
-    assert c.select(z / 2, plain).chosen == "identity"
-    skewed = (z / 2 + [0, 2, 0, 0] + rng.gumbel(size=z.shape)).argmax(1)
-    result = c.select(z, skewed)
-    assert result.chosen == "vector"
-    assert [one.method for one in result.candidates][:2] == ["identity", "temperature"]
-    assert result.calibrator.method == "vector"
-    assert result.calibrator.predict_proba(z).shape == z.shape
-    assert "<- chosen" in str(result)
-    assert result._repr_html_()
-    by_name = {one.method: one for one in result.candidates}
-    assert by_name[result.best].excess == 0.0
-    assert by_name["temperature"].excess > by_name["temperature"].excess_error > 0
-
-
-def test_select_is_cross_validation():
-    """The nll of a candidate, by hand over the same folds."""
-    z, labels = sample(100)
-    result = c.select(z, labels, candidates=["temperature"], folds=4, seed=3)
-    fold = np.random.default_rng(3).permutation(np.arange(100) % 4)
-    losses = np.empty(100)
-    for number in range(4):
-        test = fold == number
-        p = reference.softmax(z[test], reference.temperature(z[~test], labels[~test]))
-        losses[test] = -np.log(p[np.arange(test.sum()), labels[test]])
-    (only,) = result.candidates
-    assert only.nll == pytest.approx(losses.mean(), rel=1e-9)
-    assert only.nll_error == pytest.approx(losses.std() / 10, rel=1e-9)
-
-
-def test_select_survives_certainty():
-    """Rows of which the uncalibrated probability underflows to 0 at the label."""
-    z, labels = sample(100)
-    result = c.select(z * 1000, labels, candidates=["identity", "temperature"])
-    assert result.chosen == "temperature"
-    assert np.isfinite([one.nll for one in result.candidates]).all()
-
-
-def test_select_refuses():
-    with pytest.raises(ValueError, match="method must be one of"):
-        c.select(*sample(), candidates=["temprature"])
-    with pytest.raises(TypeError, match="candidates"):
-        c.select(*sample(), candidates="vector")
-    with pytest.raises(ValueError, match="folds"):
-        c.select(*sample(), folds=1)
-
-
-def test_selection_plot():
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("agg")
-    ax = c.select(*sample(), candidates=["identity", "temperature"]).plot()
-    ax.figure.canvas.draw()
-    matplotlib.pyplot.close(ax.figure)
 
 
 # --- what is needed for what ------------------------------------------------------------------

@@ -84,6 +84,25 @@ def test_temperature_probabilities_and_ignored_rows():
     assert conformal.fit(padded, marked, ignore_index=-1) == conformal.fit(z[:60], labels[:60])
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("coverage", [0.3, np.float32(0.9), 0.97])
+def test_repeats_are_weights(method, coverage):
+    z, labels = sample(60)
+    times = np.random.default_rng(2).integers(0, 4, 60)
+    repeated = np.repeat(z, times, axis=0), np.repeat(labels, times)
+    weighted = conformal.fit(z, labels, coverage=coverage, method=method, sample_weight=times)
+    plain = conformal.fit(*repeated, coverage=coverage, method=method)
+    assert weighted.threshold == plain.threshold
+    assert weighted.rows == (times > 0).sum()
+
+
+def test_of_equal_classes_the_first_is_likelier():
+    z, labels = np.zeros((99, 4)), np.arange(99) % 2
+    fitted = conformal.fit(z, labels, coverage=0.9, method="aps")
+    assert fitted.threshold == pytest.approx(0.5)
+    assert fitted.sets(z[:1]).tolist() == [[True, True, False, False]]
+
+
 def test_evaluation():
     z, labels = sample(300)
     fitted = conformal.fit(z[:100], labels[:100])
@@ -105,6 +124,9 @@ def test_evaluation():
         ({"coverage": "a"}, TypeError, "coverage"),
         ({"method": "lace"}, ValueError, "method"),
         ({"penalty": -1.0}, ValueError, "penalty"),
+        ({"penalty": "a"}, TypeError, "penalty"),
+        ({"free": "a"}, TypeError, "free"),
+        ({"free": -3}, ValueError, "free"),
     ],
 )
 def test_bad_options_are_named(options, error, words):

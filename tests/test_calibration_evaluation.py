@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import reference_calibration as reference
 
 from hotmax import calibration as c
 from hotmax.calibration.reliability import wilson
@@ -109,6 +110,70 @@ def test_soft_labels_and_probabilities():
     assert c.evaluate(p, labels, input="probabilities").ece == pytest.approx(
         c.ece(p, labels, input="probabilities"), rel=1e-11
     )
+
+
+def brute_force(p, labels, bins):
+    """(top-label, class-wise) error: edges in the type of p, which hold b / bins as p would."""
+    edges = (np.arange(bins + 1) / bins).astype(p.dtype)
+    top = reference.ece(p.max(1).astype(float), (p.argmax(1) == labels).astype(float), edges)
+    each = [
+        reference.ece(p[:, k].astype(float), (labels == k).astype(float), edges)
+        for k in range(p.shape[1])
+    ]
+    return top, np.mean(each)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("bins", [3, 5, 10, 15])
+def test_one_binning_for_probabilities_of_every_type(kind, bins):
+    """Tenths, many of them on edges that no float holds exactly."""
+    rng = np.random.default_rng(0)
+    tenths = rng.integers(0, 11, 300)
+    p = (np.stack([tenths, 10 - tenths], axis=1) / 10).astype(kind)
+    labels = (rng.random(300) > 0.6).astype(int)
+    top, each = brute_force(p, labels, bins)
+    got = c.evaluate(p, labels, bins=bins, input="probabilities")
+    assert got.ece == pytest.approx(top, rel=1e-10)
+    assert got.ece_classwise == pytest.approx(each, rel=1e-10)
+    assert c.ece(p, labels, bins=bins, input="probabilities") == pytest.approx(top, rel=1e-10)
+    shown = c.reliability(p, labels, bins=bins, input="probabilities")
+    np.testing.assert_array_equal(got.reliability.counts, shown.counts)
+
+
+@pytest.mark.parametrize("rows_before", [0, 10])
+def test_a_failed_update_adds_nothing(rows_before):
+    z, labels = sample(30_000, 200)
+    labels %= 7
+    state = c.EvaluationState()
+    if rows_before:
+        state.update(z[:10], labels[:10])
+    broken = z.copy()
+    broken[25_000, 3] = np.nan  # far behind the rows that are summed first
+    with pytest.raises(ValueError, match="row 25000"):
+        state.update(broken, labels)
+    if rows_before:
+        assert str(state.result()) == str(c.evaluate(z[:10], labels[:10]))
+    else:
+        with pytest.raises(ValueError, match="no rows yet"):
+            state.result()
+        state.update(z[:50, :5], labels[:50] % 5)  # no number of classes is settled either
+    assert state.update(z[:50, :5] if not rows_before else z[:50], labels[:50] % 5).result().rows
+
+
+def test_errors_of_unequal_weights():
+    """The standard error and the Wilson interval, against many samples of the same kind."""
+    rng = np.random.default_rng(0)
+    nlls, shares, errors, widths = [], [], [], []
+    for _ in range(400):
+        z = np.where(rng.random((500, 1)) < 0.5, [1.0, 0.0], [3.0, 0.0])
+        labels = (rng.random(500) > 0.7).astype(int)
+        got = c.evaluate(z, labels, bins=1, sample_weight=rng.lognormal(0, 1, 500))
+        nlls.append(got.nll)
+        shares.append(got.accuracy)
+        errors.append(got.nll_error)
+        widths.append(got.reliability.high[0] - got.reliability.low[0])
+    assert np.mean(errors) == pytest.approx(np.std(nlls), rel=0.1)
+    assert np.mean(widths) / 2 / 1.96 == pytest.approx(np.std(shares), rel=0.1)
 
 
 # --- reliability ------------------------------------------------------------------------------

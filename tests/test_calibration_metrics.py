@@ -214,6 +214,40 @@ def test_decompose(score):
     assert score in str(parts)
 
 
+def wild(seed):
+    """Rows whose logits differ in size by thousands: the Brier score has several minima over T."""
+    rng = np.random.default_rng(seed)
+    rows, classes = rng.integers(3, 40), rng.integers(2, 5)
+    z = rng.normal(size=(rows, classes)) * 10 ** rng.uniform(-3, 3, (rows, 1))
+    return z, rng.integers(0, classes, rows)
+
+
+HARD = {
+    "best at 0": lambda: (np.array([[1.0, 0.0]] * 9 + [[100.0, 0.0]]), np.array([0] * 9 + [1])),
+    "best at inf": lambda: (sample(50)[0], sample(50)[0].argmin(1)),
+    **{f"wild {seed}": (lambda seed=seed: wild(seed)) for seed in range(12)},
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_the_split_of_the_brier_score_is_at_the_least_of_all_temperatures(name):
+    z, labels = HARD[name]()
+    y = np.eye(z.shape[1])[labels]
+    limits = [hm.hardmax(z), np.full(z.shape, 1 / z.shape[1])]
+    others = [reference.softmax(z, t) for t in np.geomspace(1e-6, 1e7, 2000)]
+    least = min(((p - y) ** 2).sum(1).mean() for p in limits + others)
+    parts = c.decompose(z, labels, score="brier")
+    assert parts.refinement <= least + 1e-12
+    assert parts.refinement == pytest.approx(least, abs=1e-4)
+    assert c.brier(z, labels, temperature=parts.temperature) == pytest.approx(
+        parts.refinement, rel=1e-9
+    )
+
+
+def test_the_split_of_equal_logits():
+    assert c.decompose(np.ones((3, 2)), [0, 1, 0], score="brier").calibration == 0.0
+
+
 # --- what they all take -----------------------------------------------------------------------
 
 
@@ -245,7 +279,36 @@ def test_ignored_rows_weights_masks_and_temperature(metric):
         metric(z, labels, weigths=1)
 
 
-@pytest.mark.parametrize("metric", [c.nll, c.brier, c.accuracy, c.ece, c.ks])
+def masked_labels():
+    z, labels = sample(60)
+    there = np.random.default_rng(1).random(z.shape) < 0.7
+    there[np.arange(60), labels] = True
+    return np.where(there, z, np.nan), labels, there
+
+
+@pytest.mark.parametrize(("heat", "inverse"), [(-1.0, -1.0), (-2.5, -0.4), (-0.0, -1e6)])
+@pytest.mark.parametrize("metric", METRICS)
+def test_masks_below_temperature_zero(metric, heat, inverse):
+    """A class that is not there has no mass at any temperature, also where -inf would have all."""
+    z, labels, there = masked_labels()
+    p = reference.softmax(np.where(there, inverse * z, -np.inf))
+    got = metric(z, labels, where=there, temperature=heat)
+    assert got == pytest.approx(metric(p, labels, input="probabilities"), rel=1e-9, abs=1e-12)
+
+
+def test_masks_at_temperature_minus_infinity():
+    z, labels, there = masked_labels()
+    got = c.nll(z, labels, where=there, temperature=-math.inf)
+    assert got == pytest.approx(np.log(there.sum(1)).mean(), rel=1e-12)
+
+
+def debiased(*arguments, **options):
+    return c.ece(*arguments, norm="l2", debiased=True, **options)
+
+
+@pytest.mark.parametrize(
+    "metric", [c.nll, c.brier, c.accuracy, c.ece, c.ks, c.smooth_ece, debiased]
+)
 def test_repeats_are_weights(metric):
     z, labels = sample(50)
     times = np.random.default_rng(2).integers(0, 3, 50)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 import reference_calibration as reference
@@ -229,6 +230,34 @@ def test_anti_correlated():
     loss = -np.log(p[np.arange(50), z.argmin(1)]).sum() - 50 * math.log(4)
     assert loss == pytest.approx(QUANTILE / 2, rel=1e-8)
     assert fit.interval[1] == math.inf
+
+
+@pytest.mark.parametrize("repeats", [1, 1000])
+def test_labels_of_no_correlation_at_all(repeats):
+    """Each label once for the same row: the slope at 1 / T = 0 is 0, and rounds to either side."""
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        row = rng.integers(-9, 9, rng.integers(3, 9)).astype(float)
+        row[0] = 10.0
+        labels = np.repeat(np.arange(row.size), repeats)
+        assert reference.slope_at(
+            row[None], np.full((1, row.size), 1 / row.size), [1], mpmath.mpf(0)
+        )[1] == pytest.approx(0.0, abs=1e-14)
+        fit = fit_temperature(np.tile(row, (labels.size, 1)), labels)
+        assert fit.diagnosis == "anti-correlated"
+        assert fit.temperature == math.inf
+        assert fit.converged
+        assert 0.0 < fit.interval[0] < fit.interval[1] == math.inf
+
+
+def test_a_faint_correlation_is_still_one():
+    """The slope at 1 / T = 0 is 1e-6 of what it could be: far above rounding."""
+    z = np.tile([1.0, 0.0], (2_000_000, 1))
+    labels = np.arange(2_000_000) % 2
+    labels[1] = 0
+    fit = fit_temperature(z, labels)
+    assert fit.diagnosis is None
+    assert fit.temperature == pytest.approx(1 / math.log(1_000_001 / 999_999), rel=1e-9)
 
 
 def test_no_information():

@@ -27,7 +27,7 @@ def bin_of(value, inner):
 
 @kernel
 def add_bins(confidence, correct, weights, inner, sums):
-    """Add weight, confidence, correctness and the number of rows to each bin."""
+    """Add weight, confidence, correctness, the number of rows and squared weight to each bin."""
     for r in range(confidence.size):
         w = weight_at(weights, r)
         if w > 0.0:
@@ -36,11 +36,12 @@ def add_bins(confidence, correct, weights, inner, sums):
             sums[b, 1] += w * confidence[r]
             sums[b, 2] += w * correct[r]
             sums[b, 3] += 1.0
+            sums[b, 4] += w * w
 
 
 @kernel
 def add_class_bins(p, labels, soft, weights, inner, sums, start, stop):
-    """The same for each class of start..stop: its probability, and whether it is the label."""
+    """The first four for each class of start..stop: its probability; whether it is the label."""
     for r in range(p.shape[0]):
         w = weight_at(weights, r)
         if w > 0.0:

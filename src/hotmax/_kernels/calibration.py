@@ -28,6 +28,7 @@ from hotmax._kernels.arithmetic import (
     inline,
     kernel,
     maximum,
+    two_sum,
 )
 from hotmax._kernels.lanes import LANES, SHORT
 
@@ -168,6 +169,7 @@ def survey(x, labels, soft, weights, gaps, sums):
 @kernel
 def add_flat_moments(x, gaps, weights, sums):
     """As add_moments, in the limit 1 / T = 0, with the derivatives by 1 / T itself."""
+    gradient, rest = 0.0, 0.0
     for r in range(x.shape[0]):
         w = weight_at(weights, r)
         if w > 0.0:
@@ -183,8 +185,10 @@ def add_flat_moments(x, gaps, weights, sums):
             mean = total / count
             sums[WEIGHT] += w
             sums[NLL] += w * log1p_plain(count - 1.0)
-            sums[GRADIENT] += w * (mean - gaps[r])
+            gradient, lost = two_sum(gradient, w * (mean - gaps[r]))
+            rest += lost
             sums[CURVATURE] += w * max(square / count - mean * mean, 0.0)
+    sums[GRADIENT] += gradient + rest
 
 
 # --- the likelihood of 1 / T ------------------------------------------------------------------

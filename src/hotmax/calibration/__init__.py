@@ -21,14 +21,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hotmax.calibration import conformal
+from hotmax.calibration.decomposition import Decomposition, decompose
 from hotmax.calibration.estimate import Estimate
 from hotmax.calibration.evaluation import Evaluation, EvaluationState, evaluate
 from hotmax.calibration.metrics import (
-    Decomposition,
     accuracy,
     aurc,
     brier,
-    decompose,
     ece,
     ks,
     nll,

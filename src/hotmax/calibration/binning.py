@@ -14,7 +14,7 @@ from hotmax._boundary import Array
 from hotmax._kernels.binning import add_bins
 from hotmax.calibration.examples import blocks_of, over_blocks
 
-WEIGHT, CONFIDENCE, CORRECT, ROWS = range(4)  # what is summed in each bin
+WEIGHT, CONFIDENCE, CORRECT, ROWS, SQUARES = range(5)  # what is summed in each bin
 BINNINGS = ("width", "mass")
 
 
@@ -53,9 +53,9 @@ def edges_of(values: Array, weights: Array, bins: int, binning: str, dtype: Any)
 
 
 def bin_sums(confidence: Array, correct: Array, weights: Array, edges: Array) -> Array:
-    """(bins, 4): weight, confidence, correctness and rows summed in each bin."""
+    """(bins, 5): weight, confidence, correctness, rows and squared weight summed in each bin."""
     rows, inner = confidence.size, edges[1:-1]
-    sums = np.zeros((blocks_of(rows, 1), inner.size + 1, 4))
+    sums = np.zeros((blocks_of(rows, 1), inner.size + 1, SQUARES + 1))
 
     def work(number: int, start: int, stop: int) -> None:
         part = weights[start:stop] if weights.size > 1 else weights

@@ -6,6 +6,7 @@ import json
 import math
 import numbers
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,12 @@ from hotmax.calibration.conformal import unlabelled
 from hotmax.calibration.examples import Examples, read, read_rows, shape_of
 from hotmax.calibration.families import FAMILIES, Family
 from hotmax.calibration.likelihood import Likelihood
+from hotmax.calibration.parameters import check_parameters, plain, restored
 from hotmax.calibration.temperature import fit_examples
 from hotmax.calibration.temperature_fit import TemperatureFit
 
 FORMAT, VERSION = "hotmax calibrator", 1
+SMALLEST = 1e-12  # for a classifier's probabilities, as in scikit-learn: trees give exact zeros
 
 
 class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -90,16 +93,30 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sample_weight: object = None,
         *,
         ignore_index: int | None = None,
+        where: object = None,
     ) -> Calibrator:
-        """Fit to labelled logits: arguments as in `fit_temperature`. Returns the calibrator."""
+        """Fit to labelled logits: arguments as in `fit_temperature`. Returns the calibrator.
+
+        Warns if the fitted temperature is 0, as on few rows that are all predicted right: every
+        prediction is then certain.
+        """
         examples = read(
             logits,
             labels,
             sample_weight=sample_weight,
             ignore_index=ignore_index,
+            where=where,
             input=self.input,
         )
-        return self._fit(examples)
+        self._fit(examples)
+        if self.parameters_.get("temperature") == 0.0:
+            warnings.warn(
+                "the labels are separable: each has the largest logit of its row, and the fitted "
+                "temperature is 0, which makes every prediction certain; more rows are needed",
+                UserWarning,
+                stacklevel=2,
+            )
+        return self
 
     def _fit(self, examples: Examples) -> Calibrator:
         _, penalty, bins = self._options()
@@ -110,22 +127,26 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.arange(examples.classes)
         return self
 
-    def predict_proba(self, logits: object) -> Array:
-        """Calibrated probabilities, float64, in the shape of the logits."""
+    def predict_proba(self, logits: object, *, where: object = None) -> Array:
+        """Calibrated probabilities, float64, in the shape of the logits.
+
+        Raises:
+            ValueError: If a row holds nan or +inf, or no class at all, as in `fit`.
+        """
         if not hasattr(self, "parameters_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
-        x, mask = read_rows(logits, input=self.input, suspicious=False)
+        x, mask = read_rows(logits, where=where, input=self.input, suspicious=False)
         if x.shape[1] != self.n_features_in_:
             raise ValueError(f"logits must have {self.n_features_in_} classes, got {x.shape[1]}")
         rows = unlabelled(x, mask, self.input)
         method, _, _ = self._options()
-        block = rows.block(0, rows.rows).astype(np.float64)
-        p = FAMILIES[method].apply(block, self.parameters_)
+        p = FAMILIES[method].apply(rows.logits(), self.parameters_)
         return p.reshape(shape_of(logits))
 
-    def predict(self, logits: object) -> Array:
+    def predict(self, logits: object, *, where: object = None) -> Array:
         """The likeliest class of each row, after calibration."""
-        chosen: Array = self.classes_[self.predict_proba(logits).argmax(-1)]
+        p = self.predict_proba(logits, where=where)
+        chosen: Array = self.classes_[p.argmax(-1)]
         return chosen
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -140,7 +161,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "method": method,
                 "input": self.input,
                 "penalty": float(penalty),
-                "bins": bins,
+                "bins": int(bins),
                 "classes": self.n_features_in_,
                 "parameters": {k: plain(v) for k, v in self.parameters_.items()},
             },
@@ -193,24 +214,6 @@ def fit_checks(examples: Examples) -> None:
 # --- files ------------------------------------------------------------------------------------
 
 
-def plain(value: Any) -> Any:
-    """Arrays as lists; inf, which JSON has no word for, as text."""
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    number = float(value)
-    return number if math.isfinite(number) else str(number)
-
-
-def restored(value: Any) -> Any:
-    if isinstance(value, list):
-        inner = [restored(v) for v in value]
-        lengths = {len(v) for v in inner if isinstance(v, np.ndarray)}
-        return inner if lengths and len(lengths) > 1 else np.array(inner)
-    return float(value)
-
-
 def load(path: str | os.PathLike[str]) -> Calibrator:
     """Read a calibrator that `save` has written.
 
@@ -232,7 +235,7 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
     if data.get("version") != VERSION:
         raise ValueError(f"{path} has version {data.get('version')!r}, and {VERSION} is read here")
     try:
-        method, classes = data["method"], int(data["classes"])
+        method, classes = str(data["method"]), int(data["classes"])
         parameters = {name: restored(value) for name, value in data["parameters"].items()}
         options = {name: data[name] for name in ("input", "penalty", "bins")}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -241,7 +244,11 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
         calibrator: Calibrator = TemperatureScaling(input=options["input"])
     else:
         calibrator = Calibrator(method, **options)
-    calibrator._family(classes)
+    try:
+        calibrator._family(classes)
+        check_parameters(parameters, method, classes)
+    except (ValueError, TypeError, IndexError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
     calibrator.parameters_ = parameters
     calibrator.n_features_in_ = classes
     calibrator.classes_ = np.arange(classes)
@@ -260,7 +267,8 @@ def outputs_of(estimator: Any, X: object) -> tuple[Array, str]:
         if scores.shape[1] == len(estimator.classes_):
             return scores, "logits"
     if hasattr(estimator, "predict_proba"):
-        return np.asarray(estimator.predict_proba(X)), "probabilities"
+        p = np.asarray(estimator.predict_proba(X), np.float64)
+        return np.maximum(p, SMALLEST), "probabilities"
     raise TypeError(
         "estimator must be a fitted classifier with decision_function or predict_proba, got "
         f"{type(estimator).__name__}"
@@ -300,7 +308,8 @@ def calibrate(
     """Calibrate a fitted scikit-learn classifier on data that it has not seen.
 
     Args:
-        estimator: A fitted classifier with decision_function (taken as logits) or predict_proba.
+        estimator: A fitted classifier with decision_function (taken as logits) or predict_proba,
+            whose probabilities count as 1e-12 at least: no loss is infinite.
         X, y: Data and labels that it was not fitted to.
         method: As in `Calibrator`.
         sample_weight: The weight of each row.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import math
+import numbers
 from dataclasses import dataclass
 
 import numpy as np
@@ -136,7 +137,7 @@ def scores_of(p: Array, method: str, penalty: float, free: int) -> Array:
     """How strange each class is, given the probabilities of its row; the likeliest is least so.
 
     lac   1 - p of the class
-    aps   the sum of p over all classes that are as likely or likelier
+    aps   the sum of p over the class and all likelier ones; of equal ones the first is likelier
     raps  the same, and `penalty` for each rank beyond `free`
     """
     if method == "lac":
@@ -161,13 +162,15 @@ def fit(
     temperature: object = 1.0,
     penalty: float = 0.01,
     free: int = 5,
+    sample_weight: object = None,
     ignore_index: int | None = None,
     where: object = None,
     input: str = "logits",
 ) -> Conformal:
     """Prediction sets that hold the label with a chance of at least `coverage`.
 
-    The threshold is the ceil((n + 1) coverage)-th smallest of the scores of n labels.
+    The threshold is the ceil((n + 1) coverage)-th smallest of the scores of n labels: the first at
+    which the weight of the scores up to it is (sum of weights + 1) coverage.
 
     Args:
         logits: (rows, classes), of rows that the model was not trained on.
@@ -177,6 +180,7 @@ def fit(
             unsure; "raps", the same with a penalty on large ones.
         temperature: Of the logits.
         penalty, free: For "raps": each class beyond the `free` likeliest ones costs `penalty`.
+        sample_weight: The weight of each row: 2 counts as two rows.
         ignore_index, where, input: As in `nll`.
 
     Returns:
@@ -198,13 +202,25 @@ def fit(
     """
     if method not in METHODS:
         raise ValueError(f'method must be "lac", "aps" or "raps", got {method!r}')
-    if not isinstance(coverage, float | int) or isinstance(coverage, bool):
-        raise TypeError(f"coverage must be a number, got {coverage!r}")
+    for name, value in (("coverage", coverage), ("penalty", penalty)):
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            raise TypeError(f"{name} must be a number, got {value!r}")
+    if isinstance(free, bool) or not isinstance(free, numbers.Integral):
+        raise TypeError(f"free must be an int, got {free!r}")
+    if free < 0:
+        raise ValueError(f"free must not be negative, got {free}")
     if not 0.0 < coverage < 1.0:
         raise ValueError(f"coverage must lie above 0 and below 1, got {coverage}")
     if not penalty >= 0.0:
         raise ValueError(f"penalty must not be negative, got {penalty}")
-    examples = read(logits, labels, ignore_index=ignore_index, where=where, input=input)
+    examples = read(
+        logits,
+        labels,
+        sample_weight=sample_weight,
+        ignore_index=ignore_index,
+        where=where,
+        input=input,
+    )
     hard = labels_of(examples)
     keep = np.flatnonzero(examples.weight_of_rows() > 0)
     heat = one_temperature(temperature)
@@ -213,8 +229,16 @@ def fit(
         row = int(keep[np.argmax(np.isnan(p).any(1))])
         raise ValueError(f"logits: row {row} holds nan, or nothing but -inf")
     scores = scores_of(p, method, penalty, free)[np.arange(keep.size), hard[keep]]
-    rank = math.ceil((keep.size + 1) * coverage - 1e-9)
-    threshold = math.inf if rank > keep.size else float(np.partition(scores, rank - 1)[rank - 1])
+    order = np.argsort(scores)
+    weight = np.cumsum(examples.weight_of_rows()[keep][order])
+    at = int(np.searchsorted(weight, (weight[-1] + 1) * float(coverage) - 1e-9))
     return Conformal(
-        method, float(coverage), threshold, examples.classes, heat, penalty, free, int(keep.size)
+        method=method,
+        coverage=float(coverage),
+        threshold=math.inf if at == keep.size else float(scores[order[at]]),
+        classes=examples.classes,
+        temperature=heat,
+        penalty=float(penalty),
+        free=int(free),
+        rows=int(keep.size),
     )

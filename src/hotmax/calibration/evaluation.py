@@ -6,6 +6,7 @@ every row by itself, come out to some four digits; the reported bins are unions 
 
 from __future__ import annotations
 
+import copy
 import html
 import math
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from hotmax._boundary import Array
 from hotmax.calibration.binning import (
     CONFIDENCE,
     CORRECT,
-    ROWS,
+    SQUARES,
     WEIGHT,
     bin_sums,
     check_bins,
@@ -41,7 +42,7 @@ class Evaluation:
         rows: The weight of all rows: their number, if they have no weights.
         classes: The number of classes.
         accuracy, nll, brier: Means over rows.
-        nll_error: The standard error of `nll`.
+        nll_error: The standard error of `nll`: of rows as they came, whatever the weight of one.
         ece, ece_l2, ece_max, ece_debiased: Top-label calibration errors, as in `ece`.
         ece_classwise: The class-wise one; nan if it was not asked for.
         smooth_ece, ks, aurc: As the functions of these names, to some four digits.
@@ -130,8 +131,8 @@ class EvaluationState:
         self.bins = check_bins(bins)
         self.classwise = bool(classwise)
         self.edges = cell_edges(self.bins)
-        self.cells = np.zeros((self.edges.size - 1, 4))
-        self.losses = np.zeros(3)  # nll, its square, Brier score
+        self.cells = np.zeros((self.edges.size - 1, SQUARES + 1))
+        self.losses = np.zeros(4)  # w nll, w**2 nll, (w nll)**2, w Brier score
         self.classes: Array | None = None  # (classes, 2): the weight of labels, of predictions
         self.class_bins: Array | None = None
 
@@ -146,7 +147,7 @@ class EvaluationState:
         input: str = "logits",
         temperature: object = 1.0,
     ) -> EvaluationState:
-        """Add rows: arguments as in `nll`. Returns the state itself."""
+        """Add rows, all or, after an error, none: arguments as in `nll`. Returns the state."""
         examples = read(
             logits,
             labels,
@@ -156,31 +157,34 @@ class EvaluationState:
             input=input,
         )
         heat = one_temperature(temperature)
-        if self.classes is None:
-            self.classes = np.zeros((examples.classes, 2))
-            if self.classwise:
-                self.class_bins = np.zeros((examples.classes, self.bins, 4))
-        if len(self.classes) != examples.classes:
+        if self.classes is not None and len(self.classes) != examples.classes:
             raise ValueError(
                 f"logits must have {len(self.classes)} classes, as before, got {examples.classes}"
             )
         step = 8 * step_of(examples.classes)  # few enough to be in the cache when looked at again
+        added = self._empty(examples.classes)
         for start in range(0, examples.rows, step):
-            self._add(examples.taking(slice(start, start + step)), heat)
-        return self
+            added._add(examples.taking(slice(start, start + step)), heat)
+        return self.merge(added)
+
+    def _empty(self, classes: int) -> EvaluationState:
+        """A state of the same kind without rows."""
+        state = copy.copy(self)
+        state.cells, state.losses = np.zeros_like(self.cells), np.zeros_like(self.losses)
+        state.classes = np.zeros((classes, 2))
+        state.class_bins = np.zeros((classes, self.bins, 4)) if self.classwise else None
+        return state
 
     def _add(self, examples: Examples, heat: float) -> None:
         assert self.classes is not None
         rows = score(examples, heat)
         weights = examples.weight_of_rows()
-        self.cells += bin_sums(rows.confidence, rows.correct, rows.weights, self.edges)
+        # Cells end on the numbers of the confidences' own type, and so do the bins made of them.
+        edges = self.edges.astype(rows.dtype).astype(np.float64)
+        self.cells += bin_sums(rows.confidence, rows.correct, rows.weights, edges)
         there = weights > 0
-        losses = rows.nll[there]
-        self.losses += [
-            np.dot(weights[there], losses),
-            np.dot(weights[there], losses**2),
-            np.dot(weights[there], rows.brier[there]),
-        ]
+        w, losses = weights[there], weights[there] * rows.nll[there]
+        self.losses += [losses.sum(), w @ losses, losses @ losses, w @ rows.brier[there]]
         count = examples.classes
         if examples.labels.size:
             self.classes[:, 0] += np.bincount(examples.labels, weights, count)
@@ -188,7 +192,7 @@ class EvaluationState:
             self.classes[:, 0] += weights @ examples.soft
         self.classes[:, 1] += np.bincount(rows.predictions, weights, count)
         if self.class_bins is not None:
-            inner = width_edges(self.bins)[1:-1]
+            inner = width_edges(self.bins, rows.dtype)[1:-1]
             self.class_bins += class_sums(examples, heat, examples.weights, inner)
 
     def merge(self, other: EvaluationState) -> EvaluationState:
@@ -224,10 +228,11 @@ class EvaluationState:
         full = self.cells[self.cells[:, WEIGHT] > 0]
         positions = full[:, CONFIDENCE] / full[:, WEIGHT]
         diagram = reliability_of(edges, bins, positions, full[:, WEIGHT], full[:, CORRECT])
-        mean, square, brier = self.losses / total
-        rows = float(full[:, ROWS].sum())
-        with np.errstate(invalid="ignore"):
-            error = math.sqrt(max(square - mean**2, 0.0) / rows)
+        mean, first, second, brier = self.losses / total
+        squares = full[:, SQUARES].sum() / total
+        with np.errstate(invalid="ignore"):  # the sum of (w (nll - mean))**2, multiplied out
+            variance = second - 2 * mean * first + mean**2 * squares
+            error = math.sqrt(max(variance, 0.0) / total)
         return Evaluation(
             rows=total,
             classes=len(self.classes),

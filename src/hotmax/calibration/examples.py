@@ -51,8 +51,8 @@ class Examples:
     def classes(self) -> int:
         return int(self.x.shape[1])
 
-    def block(self, start: int, stop: int) -> Array:
-        """Rows start..stop as contiguous logits of float32 or float64."""
+    def block(self, start: int, stop: int, absent: float = -np.inf) -> Array:
+        """Rows start..stop as contiguous logits of float32 or float64, `absent` where masked."""
         part = self.x[start:stop]
         if self.probabilities:
             with np.errstate(divide="ignore"):
@@ -60,12 +60,12 @@ class Examples:
         kind = compute_type(part.dtype)
         ready = np.require(part, kind, ["C", "A"])
         if self.where is not None:
-            ready = np.where(self.where[start:stop], ready, kind.type(-np.inf))
+            ready = np.where(self.where[start:stop], ready, kind.type(absent))
         return ready
 
     def tempered(self, start: int, stop: int, temperature: float) -> tuple[Array, float]:
         """(logits, 1 / T) for rows start..stop: at the limits of temperature, already applied."""
-        part = self.block(start, stop)
+        part = self.block(start, stop, absent_at(temperature))
         if 0.0 < temperature < np.inf and 0.0 < 1.0 / temperature < np.inf:
             return part, 1.0 / temperature
         return log_softmax(part, temperature=temperature), 1.0
@@ -93,18 +93,37 @@ class Examples:
             self.offset + (index.start or 0) if isinstance(index, slice) else 0,
         )
 
+    def logits(self) -> Array:
+        """All rows as float64 logits; an error names the first that no softmax can be taken of."""
+        x = self.block(0, self.rows).astype(np.float64)
+        top = x.max(1)
+        wrong = ~np.isfinite(top)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            kind = kernels.HAS_INF if top[row] > 0 else kernels.IS_EMPTY
+            self.complain(kernels.HAS_NAN if np.isnan(top[row]) else kind, row)
+        return x
+
     def complain(self, kind: int, row: int) -> None:
         """Raise what is wrong with a row, if anything is."""
         if kind == kernels.FINE:
             return
         what = WRONG[kind]
         if kind == kernels.LABEL_IS_ABSENT and self.probabilities:
-            what = "gives its label probability 0: no temperature mends that"
+            what = (
+                "gives its label probability 0, which no temperature mends: "
+                "clip, as in np.maximum(probabilities, 1e-12)"
+            )
         raise ValueError(f"{self.name}: row {self.offset + row} {what}")
 
     @property
     def name(self) -> str:
         return "probabilities" if self.probabilities else "logits"
+
+
+def absent_at(temperature: float) -> float:
+    """The logit that has no mass: below temperature 0, where -inf would take all of it, +inf."""
+    return float(np.copysign(np.inf, -temperature))
 
 
 def step_of(classes: int) -> int:

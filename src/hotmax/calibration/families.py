@@ -24,6 +24,10 @@ from hotmax.calibration.scores import probabilities
 from hotmax.calibration.temperature import fit_examples
 
 Parameters = dict[str, Any]
+PRIOR = (
+    30.0  # rows of a histogram's bin: 1 does harm up to 400 rows of five classes, 30 hardly at 20
+)
+LOWEST = -1e300  # for the logarithm of a probability that has underflowed
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ def centred(x: Array, temperature: float) -> tuple[Array, Array]:
     """(z, present): log-probabilities less their mean over the classes that are there; else 0."""
     present = x > -np.inf
     logs = log_softmax(x, temperature=temperature)
-    z = np.where(present & np.isfinite(logs), logs, 0.0)
+    z = np.where(present, np.maximum(logs, LOWEST), 0.0)
     z -= z.sum(1, keepdims=True) / present.sum(1, keepdims=True)
     return np.where(present, z, 0.0), present
 
@@ -257,7 +261,7 @@ def between(values: Array, w: Array, bins: int) -> Array:
 
 
 def fit_histogram(examples: Examples, penalty: float, bins: int) -> Parameters:
-    """The frequency in bins; `penalty` rows of a bin's own mean probability go into each.
+    """The frequency in bins; `penalty` times 30 rows of a bin's own mean probability go into each.
 
     Bins of equal weight tell apart the many small probabilities, and bins of equal width the few
     large ones, which decide: their edges are used together.
@@ -273,7 +277,7 @@ def fit_histogram(examples: Examples, penalty: float, bins: int) -> Parameters:
         weight = sums[:, 0]
         own = np.where(weight > 0, sums[:, 1], (edge[1:] + edge[:-1]) / 2)
         own /= np.where(weight > 0, weight, 1.0)
-        more = max(penalty, 1e-9)
+        more = max(PRIOR * penalty, 1e-9)
         edges.append(edge)
         values.append((sums[:, 2] + more * own) / (weight + more))
     return {"edges": edges, "values": values}
@@ -322,12 +326,27 @@ def two_class(x: Array) -> tuple[Array, Array]:
     return logs[:, 1], logs[:, 0]
 
 
+def two_sided(examples: Examples) -> tuple[Array, Array, Array, Array]:
+    """log p, log (1 - p), label and weight of the rows in which both classes are there."""
+    examples = used(examples)
+    x = logits_of(examples)
+    both = (x > -np.inf).all(1)
+    return *two_class(x[both]), one_hot(examples)[both, 1], examples.weight_of_rows()[both]
+
+
+def two_probabilities(x: Array, odds: Array) -> Array:
+    """From the log-odds of the second class; a class that is not there stays away."""
+    scores = np.stack([np.zeros_like(odds), odds], axis=1)
+    p: Array = softmax(np.where(x > -np.inf, scores, -np.inf))
+    return p
+
+
 def fit_platt(examples: Examples, penalty: float, bins: int) -> Parameters:
     """A slope and an intercept for log-odds, with Platt's targets, a little off 0 and 1."""
-    examples = used(examples)
-    yes, no = two_class(logits_of(examples))
-    w, q = examples.weight_of_rows(), one_hot(examples)[:, 1]
+    yes, no, q, w = two_sided(examples)
     many, few = w @ q, w @ (1 - q)
+    if penalty == 0.0 and not (many > 0 and few > 0):
+        raise ValueError("platt with penalty=0 needs labels of both classes in rows that have both")
     high, low = (many + penalty) / (many + 2 * penalty), penalty / (few + 2 * penalty)
     target = low + (high - low) * q
     features = np.stack([yes - no, np.ones_like(yes)], axis=1)
@@ -337,16 +356,12 @@ def fit_platt(examples: Examples, penalty: float, bins: int) -> Parameters:
 def apply_platt(x: Array, parameters: Parameters) -> Array:
     yes, no = two_class(x)
     slope, intercept = parameters["line"]
-    score = slope * (yes - no) + intercept
-    p: Array = softmax(np.stack([np.zeros_like(score), score], axis=1))
-    return p
+    return two_probabilities(x, slope * (yes - no) + intercept)
 
 
 def fit_beta(examples: Examples, penalty: float, bins: int) -> Parameters:
     """log-odds = a log p - b log (1 - p) + c, with a and b not negative."""
-    examples = used(examples)
-    yes, no = two_class(logits_of(examples))
-    w, q = examples.weight_of_rows(), one_hot(examples)[:, 1]
+    yes, no, q, w = two_sided(examples)
     features = np.stack([yes, -no, np.ones_like(yes)], axis=1)
     start = np.array([1.0, 1.0, 0.0])
     bounds = [(0.0, None), (0.0, None), (None, None)]
@@ -356,9 +371,7 @@ def fit_beta(examples: Examples, penalty: float, bins: int) -> Parameters:
 def apply_beta(x: Array, parameters: Parameters) -> Array:
     yes, no = two_class(x)
     a, b, c = parameters["line"]
-    score = a * yes - b * no + c
-    p: Array = softmax(np.stack([np.zeros_like(score), score], axis=1))
-    return p
+    return two_probabilities(x, a * yes - b * no + c)
 
 
 FAMILIES = {
@@ -370,7 +383,7 @@ FAMILIES = {
     "vector": Family(affine(1.0, None, 1.0, True), apply_affine, lambda k, bins: 2 * k),
     "histogram": Family(fit_histogram, apply_histogram, lambda k, bins: k * bins),
     "matrix": Family(affine(1.0, 1.0, 1.0, True), apply_affine, lambda k, bins: k * k + k),
-    "dirichlet": Family(affine(0.0, 1.0, 1.0, False), apply_affine, lambda k, bins: k * k + k),
+    "dirichlet": Family(affine(1.0, 1.0, 1.0, False), apply_affine, lambda k, bins: k * k + k),
     # As many steps as the data ask for: the least simple of all.
     "isotonic": Family(fit_isotonic, apply_isotonic, lambda k, bins: 10**9),
 }

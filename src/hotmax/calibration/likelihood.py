@@ -30,6 +30,14 @@ class Point:
             return -self.gradient / self.curvature
         return math.copysign(math.inf, -self.gradient)
 
+    @property
+    def upward(self) -> bool:
+        """At 1 / T = 0: does the nll rise from here? A slope that may be rounding is none.
+
+        A slope as small as that would gain less than 1e-24 nats a row.
+        """
+        return self.gradient >= -1e-12 * math.sqrt(self.weight * self.curvature)
+
     def bend(self, other: Point) -> float | None:
         """Half the third over the second derivative, times 1 / T, from two points."""
         apart = self.inverse / other.inverse - 1.0

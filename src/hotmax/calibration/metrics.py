@@ -6,10 +6,7 @@ Each takes logits (or probabilities, if `input` says so) and labels, and gives a
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Unpack
 
 import numpy as np
@@ -18,6 +15,7 @@ from hotmax import _threads
 from hotmax._boundary import Array
 from hotmax._kernels.binning import add_class_bins
 from hotmax.calibration.binning import (
+    WEIGHT,
     bin_sums,
     check_bins,
     edges_of,
@@ -30,7 +28,6 @@ from hotmax.calibration.examples import Examples, one_hot, step_of
 from hotmax.calibration.ranks import Ranked
 from hotmax.calibration.scores import edge_type, probabilities, score_bins
 from hotmax.calibration.smooth import smooth_error
-from hotmax.calibration.temperature import fit_examples
 
 NORMS = ("l1", "l2", "max")
 
@@ -76,7 +73,7 @@ def brier(logits: object, labels: object, **given: Unpack[Given]) -> float | Est
 
 
 def accuracy(logits: object, labels: object, **given: Unpack[Given]) -> float | Estimate:
-    """The share of rows whose largest logit, the first of several, is the label's.
+    """The share of rows whose largest probability, the first of several, is the label's.
 
     Args:
         logits, labels, **given: As in `nll`. With soft labels, their probability at that class.
@@ -89,95 +86,6 @@ def accuracy(logits: object, labels: object, **given: Unpack[Given]) -> float | 
     asked = request(logits, labels, given)
     correct = asked.scores().correct
     return asked.answer(lambda weights: average(correct, weights), 0.0, 1.0)
-
-
-@dataclass(frozen=True)
-class Decomposition:
-    """A proper score as calibration + refinement.
-
-    `refinement` is what remains at the best temperature, `calibration` what that temperature gains.
-    """
-
-    score: str
-    total: float
-    calibration: float
-    refinement: float
-    temperature: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.score} {self.total:.6g} = calibration {self.calibration:.6g} + refinement "
-            f"{self.refinement:.6g} (at temperature {self.temperature:.6g})"
-        )
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
-
-
-def decompose(
-    logits: object, labels: object, *, score: str = "nll", **given: Unpack[Given]
-) -> Decomposition:
-    """Split a proper score: calibration = score(1) - min over T of score(T); refinement the rest.
-
-    Calibration is what a change of temperature repairs; refinement is what no temperature does.
-    A temperature is one parameter, so that fitting it on the same rows flatters little.
-
-    Args:
-        logits, labels, **given: As in `nll`, without interval and seed.
-        score: "nll" or "brier".
-
-    Example:
-        >>> import numpy as np, hotmax as hm
-        >>> logits = np.array([[4.0, 0.0], [4.0, 0.0], [4.0, 0.0], [0.0, 4.0]])
-        >>> print(hm.calibration.decompose(logits, [0, 0, 1, 1]))
-        nll 1.01815 = calibration 0.455815 + refinement 0.562335 (at temperature 3.64096)
-
-    Reference:
-        Berta, Holzmueller, Jordan and Bach, Rethinking early stopping: refine, then calibrate,
-        2025.
-    """
-    if score not in ("nll", "brier"):
-        raise ValueError(f'score must be "nll" or "brier", got {score!r}')
-    asked = request(logits, labels, given)
-    if asked.interval:
-        raise ValueError("decompose has no interval")
-    fit = fit_examples(asked.examples)
-    if score == "nll":
-        total = average(asked.scores().nll, asked.examples.weights)
-        return Decomposition(score, total, total - fit.nll, fit.nll, fit.temperature)
-
-    def at(temperature: float) -> float:
-        rows = Request(asked.examples, temperature, False, 0).scores()
-        return average(rows.brier, asked.examples.weights)
-
-    total = at(asked.temperature)
-    best = fit.temperature
-    if 0.0 < best < math.inf:
-        best = math.exp(minimise(lambda log_t: at(math.exp(log_t)), math.log(best)))
-    refinement = min(at(best), total)
-    return Decomposition(score, total, total - refinement, refinement, best)
-
-
-def minimise(function: Callable[[float], float], start: float) -> float:
-    """The minimum near `start`: golden sections of a bracket that grows until it holds one."""
-    golden = (math.sqrt(5) - 1) / 2
-    width = 0.5
-    middle = function(start)
-    while width < 20 and min(function(start - width), function(start + width)) < middle:
-        width *= 2
-    low, high = start - width, start + width
-    left, right = high - golden * (high - low), low + golden * (high - low)
-    at_left, at_right = function(left), function(right)
-    while high - low > 1e-6:
-        if at_left <= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - golden * (high - low)
-            at_left = function(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + golden * (high - low)
-            at_right = function(right)
-    return (low + high) / 2
 
 
 # --- calibration errors -----------------------------------------------------------------------
@@ -193,8 +101,9 @@ def binned_error(sums: Array, norm: str, debiased: bool) -> float:
         return float((share * gap).sum(-1).mean())
     squares = gap**2
     if debiased:  # what the noise of the accuracy in each bin adds, on average
-        rows = sums[..., 3]
-        noise = np.where(rows > 1, hits * (1 - hits) / np.maximum(rows - 1, 1), 0.0)
+        rows = sums[..., WEIGHT]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            noise = np.where(rows > 1, hits * (1 - hits) / (rows - 1), 0.0)
         squares = np.where(share > 0, squares - noise, 0.0)
     return math.sqrt(max(float((share * squares).sum(-1).mean()), 0.0))
 
@@ -221,7 +130,8 @@ def ece(
         norm: "l1"; "l2", the root of the mean square; or "max", the largest over bins.
         classwise: The mean over classes of the error of each class's probability, instead of the
             error of the largest one.
-        debiased: Take off the squares what noise adds to them on average; for norm="l2".
+        debiased: Take off the squares what noise adds to them on average; for norm="l2". A weight
+            of 2 counts as two rows there.
 
     Returns:
         A float from 0 to 1, or an Estimate with `interval=True`.

@@ -10,7 +10,7 @@ import numpy as np
 
 from hotmax._boundary import Array
 from hotmax._pictures import BLUE, GREEN, MUTED, SKY, VERMILION, axes_of, percent, picture
-from hotmax.calibration.binning import ROWS, WEIGHT, bin_sums, check_bins, edges_of, means
+from hotmax.calibration.binning import SQUARES, WEIGHT, bin_sums, check_bins, edges_of, means
 from hotmax.calibration.estimate import Given, request
 from hotmax.calibration.metrics import binned_error
 from hotmax.calibration.ranks import Ranked, groups_aurc, groups_risk
@@ -29,7 +29,8 @@ class Reliability:
         counts: The weight in each bin: the number of its rows, if they have no weights.
         confidence: The mean confidence in each bin; nan in an empty one.
         accuracy: The share of right predictions in each bin; nan in an empty one.
-        low, high: The 95 % Wilson interval of that share.
+        low, high: The 95 % Wilson interval of that share. Rows of unequal weight count as so many
+            equal ones: (sum of weights)**2 / sum of squared weights.
         curve: (3, points): confidence, smoothed accuracy, density of confidence.
         ece: The expected calibration error of these bins.
         smooth_ece: The smooth one; also the bandwidth of the curve, but for 0.02 to 0.05.
@@ -143,7 +144,9 @@ def reliability_of(
     total = weights.sum()
     error, width = smooth_error(positions, (correct - weights * positions) / total)
     shown = min(max(width, 0.02), 0.05)  # wider, it would blur the picture; narrower, shiver
-    low, high = wilson(accuracy * sums[:, ROWS], sums[:, ROWS])
+    with np.errstate(invalid="ignore"):
+        rows = sums[:, WEIGHT] ** 2 / sums[:, SQUARES]
+    low, high = wilson(accuracy * rows, rows)
     return Reliability(
         edges=edges,
         counts=sums[:, WEIGHT],

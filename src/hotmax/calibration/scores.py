@@ -11,7 +11,7 @@ from hotmax._boundary import Array
 from hotmax._kernels import calibration as kernels
 from hotmax._kernels.binning import add_bins
 from hotmax._softmax import softmax
-from hotmax.calibration.examples import Examples, blocks_of, over_blocks, raise_first
+from hotmax.calibration.examples import Examples, absent_at, blocks_of, over_blocks, raise_first
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def score(examples: Examples, temperature: float) -> Scores:
 def score_bins(examples: Examples, temperature: float, edges: Array) -> Array:
     """The sums of bins of all rows, without keeping anything for each row."""
     inner, count = edges[1:-1], blocks_of(examples.rows, examples.classes)
-    sums, trouble = np.zeros((count, inner.size + 1, 4)), np.zeros((count, 2), np.int64)
+    sums, trouble = np.zeros((count, inner.size + 1, 5)), np.zeros((count, 2), np.int64)
 
     def work(number: int, start: int, stop: int) -> None:
         scores, predictions = np.empty((kernels.SCORED, stop - start)), np.empty(stop - start, int)
@@ -115,7 +115,8 @@ def probabilities(examples: Examples, temperature: float, start: int, stop: int)
     if examples.probabilities and temperature == 1.0:
         p = np.minimum(examples.x[start:stop].astype(np.float64), 1.0)
     else:
-        p = softmax(examples.block(start, stop).astype(np.float64), temperature=temperature)
+        x = examples.block(start, stop, absent_at(temperature)).astype(np.float64)
+        p = softmax(x, temperature=temperature)
     if examples.weights.size > 1:
         p[~(examples.weights[start:stop] > 0)] = 0.0
     return p

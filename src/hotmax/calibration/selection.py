@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -101,12 +102,13 @@ def select(
     seed: int = 0,
     sample_weight: object = None,
     ignore_index: int | None = None,
+    where: object = None,
     input: str = "logits",
 ) -> Selection:
     """Choose a calibrator by cross-validated nll: the simplest within one error of the best.
 
     Args:
-        logits, labels, sample_weight, ignore_index, input: As in `fit_temperature`.
+        logits, labels, sample_weight, ignore_index, where, input: As in `fit_temperature`.
         candidates: Methods of `Calibrator`; by default identity, temperature, ensemble and vector,
             matrix for up to 30 classes, and Platt and beta for two.
         folds: Of the cross-validation.
@@ -124,7 +126,14 @@ def select(
         'temperature'
     """
     examples = used(
-        read(logits, labels, sample_weight=sample_weight, ignore_index=ignore_index, input=input)
+        read(
+            logits,
+            labels,
+            sample_weight=sample_weight,
+            ignore_index=ignore_index,
+            where=where,
+            input=input,
+        )
     )
     k = examples.classes
     if candidates is None:
@@ -133,7 +142,7 @@ def select(
         candidates += ["matrix"] if k <= MOST_CLASSES else []
     if isinstance(candidates, str) or not candidates:
         raise TypeError(f"candidates must be a sequence of methods, got {candidates!r}")
-    if isinstance(folds, bool) or not isinstance(folds, int):
+    if isinstance(folds, bool) or not isinstance(folds, numbers.Integral):
         raise TypeError(f"folds must be an int, got {folds!r}")
     if not 2 <= folds <= examples.rows:
         raise ValueError(f"folds must lie in 2..{examples.rows}, the number of rows, got {folds}")

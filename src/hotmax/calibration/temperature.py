@@ -179,11 +179,11 @@ def fit_examples(examples: Examples) -> TemperatureFit:
         """Is the slope at 1 / T = 0 upward already? Asked once, if the search goes down."""
         if search.low == 0.0 and (step < -0.5 or search.evaluations > 4) and not flat:
             flat.append(likelihood.flat())
-            return flat[0].gradient >= 0.0
+            return flat[0].upward
         return False
 
     point = search.run(likelihood, inverse, hopeless)
-    if flat and flat[0].gradient >= 0.0:
+    if flat and flat[0].upward:
         return at_limit(likelihood, ANTI_CORRELATED if flat[0].curvature > 0.0 else NO_INFORMATION)
     width = math.sqrt(QUANTILE / point.curvature) if point.curvature > 0.0 else math.inf
     spread = math.exp(min(width, 700.0))
