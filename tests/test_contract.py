@@ -49,7 +49,7 @@ FLOW = (
     {"_softmax", "_targets", "_transfer", "_random", "_steps"},
     {"_foreign"},
     {"_foreign_calculus", "_foreign_losses", "_foreign_attention", "_torch_losses"},
-    {"_foreign_linear", "_torch_attention"},
+    {"_foreign_divergences", "_foreign_linear", "_torch_attention"},
     {"_adapt"},
     {"_calculus", "_losses", "_confidence", "_divergences", "_segments", "_labels", "_attention"},
     {"_target_entropy"},
