@@ -146,3 +146,17 @@ def test_bad_rows_are_named():
         fitted.sets(z[:, :4])
     with pytest.raises(ValueError, match="labels must be integers"):
         conformal.fit(sample(20)[0], np.full((20, 6), 1 / 6))
+
+
+def test_a_picture_of_the_sizes():
+    import matplotlib.pyplot as plt
+
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(300, 4)) * 2
+    labels = (logits + rng.gumbel(size=logits.shape)).argmax(1)
+    found = conformal.fit(logits[:150], labels[:150]).evaluate(logits[150:], labels[150:])
+    ax = found.plot()
+    heights = [bar.get_height() for bar in ax.patches]
+    np.testing.assert_allclose(heights, found.sizes[: len(heights)] / 150)
+    assert sum(heights) == pytest.approx(1.0)
+    plt.close(ax.figure)

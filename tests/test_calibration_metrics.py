@@ -398,3 +398,14 @@ def test_nll_may_fall_while_ece_rises():
 def test_bad_options_are_named(call, error, words):
     with pytest.raises(error, match=words):
         call(*sample(20))
+
+
+def test_a_picture_of_the_two_parts():
+    import matplotlib.pyplot as plt
+
+    logits = np.array([[4.0, 0.0], [4.0, 0.0], [4.0, 0.0], [0.0, 4.0]])
+    found = hm.calibration.decompose(logits, [0, 0, 1, 1])
+    ax = found.plot()
+    assert [bar.get_width() for bar in ax.patches] == [found.refinement, found.calibration]
+    assert ax.patches[1].get_x() == found.refinement
+    plt.close(ax.figure)

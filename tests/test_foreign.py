@@ -145,6 +145,17 @@ def test_losses_on_jax(function, arguments, by):
             close(its, gradient)
 
 
+def test_class_weights_may_be_traced():
+    x, y, w = jnp.asarray(X), jnp.asarray(Y), jnp.asarray(W)
+    for loss in (hm.cross_entropy, hm.focal_loss):
+        got = jax.jit(lambda w, loss=loss: loss(x, y, weight=w))(w)
+        close(got, loss(X, Y, weight=W))
+    with pytest.raises(ValueError, match="weight must have shape"):
+        jax.jit(lambda w: hm.cross_entropy(x, y, weight=w))(w[:2])
+    with pytest.raises(TypeError, match="segment_ids must be known"):
+        jax.jit(lambda i: hm.segment_softmax(x, i))(jnp.asarray(IDS))
+
+
 def test_labels_inside_torch_func():
     """Made inside a transformation, or one for each example of a batch."""
     x, want = to_torch(X), hm.cross_entropy(X, Y, reduction="none", return_grad=True)

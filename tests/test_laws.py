@@ -359,6 +359,23 @@ def test_a_wrong_shape_fails():
         (lambda: laws.compare("naive"), TypeError, "subjects must be a mapping"),
         (lambda: laws.compare({}), ValueError, "subjects must name at least one"),
         (lambda: laws.Subject(name="a", softmax=3), TypeError, "softmax must be a callable"),
+        (lambda: laws.compare({1: "naive"}), TypeError, "subjects must go by names"),
+        (
+            lambda: laws.check(laws.Subject(name="a", softmax="scipy.special.sotfmax")),
+            ValueError,
+            "softmax must be the dotted path of a function, got 'scipy.special.sotfmax'",
+        ),
+        (
+            lambda: laws.Subject(name="a", softmax=hm.softmax, dtypes=("floatt",)),
+            ValueError,
+            "dtypes must be a tuple of names",
+        ),
+        (
+            lambda: laws.Subject(name="a", softmax=hm.softmax, dtypes="float32"),
+            ValueError,
+            "dtypes must be a tuple of names",
+        ),
+        (lambda: laws.check(lambda x: x, axis=0), ValueError, "which takes no axis, got 0"),
         (
             lambda: laws.Subject(name="a", softmax=hm.softmax, library="cupy"),
             ValueError,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hotmax._boundary import Axis
-from hotmax._foreign import At, as_numpy
+from hotmax._foreign import At, as_numpy, is_traced
 from hotmax._softmax import logsumexp, softmax
 from hotmax._targets import check_segments
 
@@ -110,6 +110,8 @@ def entropy_temperature_derivative(
 
 def groups(x: Array, segment_ids: Any, num_segments: Any, axis: int) -> tuple[Any, ...]:
     """x with the entries of each group side by side, and which of these places are filled."""
+    if is_traced(segment_ids):
+        raise TypeError("segment_ids must be known, not traced: close over them instead")
     at = At(x, axis, 1.0, None)
     order, starts = check_segments(as_numpy(segment_ids), at.classes, num_segments)
     sizes = np.diff(starts)

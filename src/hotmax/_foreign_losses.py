@@ -55,8 +55,7 @@ def cross_entropy(
     smoothing = as_smoothing(label_smoothing)
     at = At(logits, axis, temperature, where)
     xp = at.xp
-    weights = as_weight(None if weight is None else as_numpy(weight), at.classes)
-    w = xp.astype(at.constant(weights if weights.size else np.ones(at.classes)), at.x.dtype)
+    w = weights_of(at, weight)
     kind = type_name(targets) if library_of(targets) else np.asarray(targets).dtype.name
     if "float" in kind:
         if not is_traced(targets):
@@ -85,6 +84,16 @@ def cross_entropy(
     return reduced(at, losses, reduction, count)
 
 
+def weights_of(at: At, weight: Any) -> Array:
+    """A weight for each class; 1 if there are none. While it is traced, its numbers are taken."""
+    if is_traced(weight):
+        if tuple(weight.shape) != (at.classes,):
+            raise ValueError(f"weight must have shape {(at.classes,)}, got {tuple(weight.shape)}")
+        return at.xp.astype(weight, at.x.dtype)
+    weights = as_weight(None if weight is None else as_numpy(weight), at.classes)
+    return at.xp.astype(at.constant(weights if weights.size else np.ones(at.classes)), at.x.dtype)
+
+
 def perplexity(
     logits: Array,
     targets: Any,
@@ -111,8 +120,7 @@ def nll_loss(
     check_reduction(reduction)
     at = At(log_probabilities, axis, 1.0, None)
     xp = at.xp
-    weights = as_weight(None if weight is None else as_numpy(weight), at.classes)
-    w = xp.astype(at.constant(weights if weights.size else np.ones(at.classes)), at.x.dtype)
+    w = weights_of(at, weight)
     labels, counted = labels_of(at, targets, ignore_index)
     right = hot(at, labels)
     amounts = xp.astype(right, at.x.dtype) * w
@@ -190,10 +198,9 @@ def focal_loss(
     xp, logs = at.xp, at.logs()
     others = xp.sum(xp.where(right, at.zeros(p), p), axis=-1)
     loss = xp.sum(xp.where(right, -logs, at.zeros(logs)), axis=-1)
-    weights = as_weight(None if weight is None else as_numpy(weight), at.classes)
     factors = None
-    if weights.size:
-        w = xp.astype(at.constant(weights), at.x.dtype)
+    if weight is not None:
+        w = weights_of(at, weight)
         factors = xp.sum(xp.where(right, w, xp.zeros_like(w)), axis=-1)
     least = float(xp.finfo(at.x.dtype).smallest_normal)
     none = others <= least  # the slope of others**gamma may be beyond all numbers there

@@ -9,10 +9,12 @@ import html
 import math
 import numbers
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from hotmax._boundary import Array
+from hotmax._pictures import BLUE, VERMILION, axes_of, percent, picture
 from hotmax.calibration.examples import Examples, one_temperature, read, read_rows, shape_of
 from hotmax.calibration.scores import probabilities
 
@@ -120,6 +122,24 @@ class ConformalEvaluation:
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
+
+    @picture
+    def plot(self, ax: Any = None) -> Any:
+        """Draw how many rows have sets of which size on a matplotlib Axes, which is returned."""
+        ax = axes_of(ax)
+        largest = int(np.flatnonzero(self.sizes).max(initial=1))
+        ax.bar(np.arange(largest + 1), self.sizes[: largest + 1] / self.rows, color=BLUE)
+        ax.axvline(
+            self.mean_size, color=VERMILION, linestyle="--", label=f"mean {self.mean_size:.3g}"
+        )
+        percent(ax.yaxis)
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.set_xlabel("classes in a set")
+        ax.set_ylabel("share of rows")
+        ax.set_title(f"{self.coverage:.1%} of the sets hold the label")
+        ax.grid(False, axis="x")
+        ax.legend()
+        return ax
 
 
 def unlabelled(x: Array, mask: Array | None, input: str) -> Examples:

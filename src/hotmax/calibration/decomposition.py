@@ -6,11 +6,12 @@ import html
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
 from hotmax._boundary import Array
+from hotmax._pictures import BLUE, VERMILION, axes_of, picture
 from hotmax.calibration.estimate import Given, Request, average, request
 from hotmax.calibration.examples import Examples, step_of
 from hotmax.calibration.temperature import fit_examples
@@ -40,6 +41,22 @@ class Decomposition:
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
+
+    @picture
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the two parts as one bar on a matplotlib Axes, which is returned."""
+        ax = axes_of(ax, 4.4, 1.8)
+        ax.barh([0], [self.refinement], color=BLUE, label="refinement")
+        ax.barh(
+            [0], [self.calibration], left=[self.refinement], color=VERMILION, hatch="///",
+            edgecolor="white", label=f"calibration: what T = {self.temperature:.3g} gains",
+        )  # fmt: skip
+        ax.set_yticks([])
+        ax.set_ylim(-0.6, 1.6)
+        ax.set_xlabel(f"{self.score}, mean of the rows")
+        ax.grid(False, axis="y")
+        ax.legend(loc="upper left", ncols=2)
+        return ax
 
 
 def decompose(

@@ -89,6 +89,7 @@ def check(
     whose = subject_of(subject)
     chosen = _chosen(only)
     _check_options(axis, seed)
+    _check_subject(whose, axis)
     return _card(whose, whose.name, axis, chosen, seed)
 
 
@@ -122,9 +123,13 @@ def compare(
     given = subjects if isinstance(subjects, Mapping) else {name: name for name in subjects}
     if not given:
         raise ValueError("subjects must name at least one, got none")
+    if not all(isinstance(name, str) for name in given):
+        raise TypeError(f"subjects must go by names, got {list(given)}")
     found = {name: subject_of(subject) for name, subject in given.items()}
     chosen = _chosen(only)
     _check_options(axis, seed)
+    for whose in found.values():
+        _check_subject(whose, axis)
     return Comparison({name: _card(s, name, axis, chosen, seed) for name, s in found.items()})
 
 
@@ -155,3 +160,9 @@ def _check_options(axis: int, seed: int) -> None:
         raise TypeError(f"seed must be an int, got {seed!r}")
     if seed < 0:
         raise ValueError(f"seed must be at least 0, got {seed}")
+
+
+def _check_subject(subject: Subject, axis: int) -> None:
+    subject.check()
+    if subject.axis is None and axis != -1:
+        raise ValueError(f"axis must be -1 for {subject.name}, which takes no axis, got {axis}")

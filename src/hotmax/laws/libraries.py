@@ -16,6 +16,7 @@ from hotmax._boundary import Array
 FLOATS = ("float64", "float32")
 HALVES = ("float16", "bfloat16")
 INTEGERS = ("int8", "uint8", "int16", "int32", "int64")
+TYPES = (*FLOATS, *HALVES, *INTEGERS)
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,7 @@ def _numpy_types() -> tuple[str, ...]:
 
 def _jax_types() -> tuple[str, ...]:
     wide = importlib.import_module("jax").config.jax_enable_x64
-    every = (*FLOATS, *HALVES, *INTEGERS)
-    return every if wide else tuple(name for name in every if not name.endswith("64"))
+    return TYPES if wide else tuple(name for name in TYPES if not name.endswith("64"))
 
 
 def _to_torch(array: Array) -> Any:
@@ -77,7 +77,7 @@ def _to_float64(array: Any) -> Array:
 
 
 def _every() -> tuple[str, ...]:
-    return (*FLOATS, *HALVES, *INTEGERS)
+    return TYPES
 
 
 LIBRARIES = {

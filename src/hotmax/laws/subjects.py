@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hotmax.laws import formulas
-from hotmax.laws.libraries import LIBRARIES, Library
+from hotmax.laws.libraries import LIBRARIES, TYPES, Library
 
 FUNCTIONS = (
     "softmax",
@@ -74,6 +74,11 @@ class Subject:
             optional = function is None and name != "softmax"
             if not (optional or callable(function) or isinstance(function, str)):
                 raise TypeError(f"{name} must be a callable or its dotted path, got {function!r}")
+        given = () if self.dtypes is None else self.dtypes
+        if isinstance(given, str) or not set(given) <= set(TYPES):
+            raise ValueError(
+                f"dtypes must be a tuple of names from {', '.join(TYPES)}, got {given!r}"
+            )
 
     @property
     def arrays(self) -> Library:
@@ -88,8 +93,18 @@ class Subject:
         if not isinstance(given, str):
             return given
         module, _, last = given.rpartition(".")
-        imported: Callable[..., Any] = getattr(importlib.import_module(module), last)
+        imported: Callable[..., Any] | None = None
+        if module:
+            imported = getattr(importlib.import_module(module), last, None)
+        if imported is None:
+            raise ValueError(f"{name} must be the dotted path of a function, got {given!r}")
         return imported
+
+    def check(self) -> None:
+        """Raise if a function is not where its path says, before any law is tried."""
+        for name in FUNCTIONS:
+            if self.has(name):
+                self.function(name)
 
     def takes(self, dtype: str) -> bool:
         return dtype in (self.arrays.dtypes() if self.dtypes is None else self.dtypes)
