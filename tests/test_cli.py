@@ -501,10 +501,12 @@ def test_report(right, refused, predictions, reports, folder):
 
 
 def test_report_of_the_demo(right, reports, folder, monkeypatch):
-    made = types.SimpleNamespace(logits=np.eye(2), labels=[0, 1], classes=None, title="Digits")
+    made = types.SimpleNamespace(
+        logits=np.eye(2), labels=[0, 1], classes=None, title="Digits", story="Once upon a time."
+    )
     demo = types.SimpleNamespace(predictions=lambda: made)
     monkeypatch.setattr(hotmax.view, "demo", demo, raising=False)
-    right("report", "--out", "demo.html")
+    assert right("report", "--out", "demo.html").startswith("Once upon a time.")
     assert reports[0][3] == "Digits"
     assert (folder / "demo.html").exists()
 

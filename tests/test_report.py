@@ -328,10 +328,10 @@ def test_names_in_any_script():
 
 
 def test_the_same_bytes_again_and_no_figure_left(page):
-    before = dict(matplotlib.rcParams)
+    before, figures = dict(matplotlib.rcParams), plt.get_fignums()
     again = hm.report(Z, Y, ["ant", "bee", "cat", "dog"], title="Four animals").to_html()
     assert again == page
-    assert plt.get_fignums() == []
+    assert plt.get_fignums() == figures
     assert dict(matplotlib.rcParams) == before
     other = hm.report(Z, Y, seed=1)
     assert other.assessment.fit.temperature != hm.report(Z, Y).assessment.fit.temperature

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import warnings
 import webbrowser
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -218,7 +219,9 @@ def fitted(found: hm.io.Predictions, method: str, parts: Split) -> tuple[Any, An
     calibrator: Any = (
         cal.TemperatureScaling() if method == "temperature" else cal.Calibrator(method)
     )
-    return calibrator.fit(found.logits, found.labels, weights), None
+    with warnings.catch_warnings():  # a temperature of 0 is explained in the output
+        warnings.simplefilter("ignore", UserWarning)
+        return calibrator.fit(found.logits, found.labels, weights), None
 
 
 def measured(
