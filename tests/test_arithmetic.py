@@ -11,6 +11,7 @@ import reference
 from numba import njit
 
 from hotmax._kernels import arithmetic as words
+from hotmax._kernels import vectors
 from hotmax._kernels.staging import turned
 
 mp = reference.mp
@@ -58,12 +59,12 @@ def reciprocal_of(high, low):
 
 @njit
 def fma_of(a, b, c):
-    return words.fma(a, b, c)
+    return vectors.fma(a, b, c)
 
 
 @njit
 def maximum_of(a, b):
-    return words.maximum(a, b)
+    return vectors.maximum(a, b)
 
 
 def grid(low: float, high: float, dense: int, random: int) -> np.ndarray:

@@ -403,7 +403,7 @@ def test_processes_that_compile_at_the_same_time(tmp_path):
         f"""
         import sys
         import numpy as np
-        from hotmax._kernels.arithmetic import kernel
+        from hotmax._kernels.compiling import kernel
         sys.path.insert(0, {str(tmp_path)!r})
         from twice import twice
 

@@ -17,6 +17,7 @@ import numpy as np
 from hotmax import _threads
 from hotmax._boundary import (
     FLOAT32,
+    FLOAT64,
     Array,
     Axis,
     Rows,
@@ -35,7 +36,8 @@ STEP = 1 << 17  # entries that one range of rows holds at least: some 100 micros
 STAGE = 1 << 16  # entries of a staging buffer
 LONG = 1 << 20  # classes from which the blocks of one row are shared among threads
 ROOM = 1 << 20  # bytes of scratch space that a thread keeps
-STREAM = 1 << 22  # entries from which a float32 result is written past the caches
+LINE = 64  # bytes of a cache line
+STREAM = 1 << 24  # bytes from which a result is written past the caches
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Operation:
     finish: Callable[..., Any] | None  # from maximum and sums: writes a block, or gives a number
     reduces: bool  # one number for each row, or one for each entry
     empty: float | None  # for a row with nothing allowed; None: as the kernel has it
+    wide: Callable[..., None] | None = None  # over float64 rows, with room for one row
 
 
 _own = threading.local()
@@ -56,19 +59,20 @@ _own = threading.local()
 def room(name: str, size: int, dtype: np.dtype[Any] = FLOAT32) -> Array:
     """Scratch space of this thread, if it has kept any: fresh pages are slow.
 
-    It is taken out of the thread's keeping: a signal handler that calls hotmax finds none.
+    It begins at a cache line, so that no vector lies across two. It is taken out of the thread's
+    keeping: a signal handler that calls hotmax finds none.
     """
     kept: Array | None = _own.__dict__.pop(name, None)
-    if kept is None or kept.nbytes < size * dtype.itemsize:
-        kept = np.empty(size * dtype.itemsize, np.uint8)
-    return kept[: size * dtype.itemsize].view(dtype)
+    if kept is None or kept.nbytes < size * dtype.itemsize + LINE:
+        kept = np.empty(size * dtype.itemsize + LINE, np.uint8)
+    start = -kept.ctypes.data % LINE
+    return kept[start : start + size * dtype.itemsize].view(dtype)
 
 
 def keep(name: str, scratch: Array) -> None:
     """Keep scratch space for the next call of this thread."""
-    whole = scratch if scratch.base is None else scratch.base
-    if whole.nbytes <= ROOM:
-        setattr(_own, name, whole)
+    if scratch.base is not None and scratch.base.nbytes <= ROOM:
+        setattr(_own, name, scratch.base)
 
 
 def compute(
@@ -88,11 +92,16 @@ def compute(
     elif classes <= SHORT:
         powers = None if narrow else np.empty(classes * LANES)
         operation.lanes(x2, out, temperature, start, stop, powers)
-    else:
-        exps = room("exps", min(classes, KEEP)) if narrow else None
+    elif narrow:
+        exps = room("exps", min(classes, KEEP))
         operation.rows(x2, out, temperature, start, stop, exps, streamed)
-        if exps is not None:
-            keep("exps", exps)
+        keep("exps", exps)
+    elif operation.wide is not None and classes <= BLOCK:
+        terms = room("exps", classes, FLOAT64)
+        operation.wide(x2, out, temperature, start, stop, terms, streamed)
+        keep("exps", terms)
+    else:
+        operation.rows(x2, out, temperature, start, stop, None, streamed)
 
 
 def compute_long(
@@ -139,16 +148,10 @@ def compute_long(
     return None
 
 
-def compute_all(
-    operation: Operation, x2: Array, out: Array, temperature: Array, fresh: bool = False
-) -> None:
-    """All rows of a contiguous x2, over threads.
-
-    A large result is written past the caches, unless its pages are fresh: the system has just
-    cleared those, through the caches.
-    """
+def compute_all(operation: Operation, x2: Array, out: Array, temperature: Array) -> None:
+    """All rows of a contiguous x2, over threads."""
     rows, classes = x2.shape
-    streamed = out.size >= STREAM and not fresh
+    streamed = out.nbytes >= STREAM
     if classes >= LONG and operation.finish is not None:
         for r in range(rows):
             t = float(temperature[r if temperature.size > 1 else 0])
@@ -247,7 +250,7 @@ def map_entries(
     if common is not None and (out is None or is_as_it_lies(out, x)):
         target: Array = np.empty(x.shape, x.dtype) if out is None else out  # type: ignore
         x2, heat = common
-        compute_all(operation, x2, target.reshape(x2.shape), heat, fresh=out is None)
+        compute_all(operation, x2, target.reshape(x2.shape), heat)
         return target
     rows = Rows(x, axis, temperature, where)
     given = check_out(out, rows.shape, rows.dtype)
@@ -257,9 +260,7 @@ def map_entries(
         target = np.empty(rows.shape, rows.dtype)
     if target.size and rows.is_direct():
         shape = (rows.count, rows.classes)
-        fresh = target is not given
-        x2, out2 = rows.x.reshape(shape), target.reshape(shape)
-        compute_all(operation, x2, out2, rows.temperature, fresh)
+        compute_all(operation, rows.x.reshape(shape), target.reshape(shape), rows.temperature)
     elif target.size:
         out3 = rows.view(target)
         run_staged(operation, rows, out3)

@@ -16,7 +16,9 @@ SOFTMAX = Operation(
     kernels.softmax_block,
     reduces=False,
     empty=0.0,
+    wide=kernels.softmax_rows_wide,
 )
+
 LOG_SOFTMAX = Operation(
     "log_softmax",
     kernels.log_softmax_rows,

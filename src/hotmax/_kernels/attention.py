@@ -11,7 +11,8 @@ import math
 
 import numpy as np
 
-from hotmax._kernels.arithmetic import fma, kernel, maximum, two_sum
+from hotmax._kernels.arithmetic import two_sum
+from hotmax._kernels.compiling import kernel
 from hotmax._kernels.products import (
     LANES32,
     LANES64,
@@ -33,6 +34,7 @@ from hotmax._kernels.running import (
     slopes_of,
     soften,
 )
+from hotmax._kernels.vectors import fma, maximum
 
 
 @kernel

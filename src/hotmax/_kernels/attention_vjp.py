@@ -12,18 +12,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from hotmax._kernels.arithmetic import (
-    LOG2E,
-    LOG2E_LOW,
-    exp2_narrow,
-    fma,
-    inline,
-    kernel,
-    two_difference,
-    two_sum,
-)
+from hotmax._kernels.arithmetic import LOG2E, LOG2E_LOW, exp2_narrow, two_difference, two_sum
+from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.products import LANES32, LANES64, ROWS32, ROWS64, add_tile
 from hotmax._kernels.running import KEYS, add_values, power_of, score
+from hotmax._kernels.vectors import fma
 from hotmax._kernels.wide import product
 
 STEEP32 = np.float32(LOG2E)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hotmax._kernels.arithmetic import inline, kernel
 from hotmax._kernels.calibration import weight_at
+from hotmax._kernels.compiling import inline, kernel
 
 FEW = 16  # edges that are counted faster than searched
 

@@ -10,7 +10,8 @@ import math
 
 import numpy as np
 
-from hotmax._kernels.arithmetic import kernel, two_sum
+from hotmax._kernels.arithmetic import two_sum
+from hotmax._kernels.compiling import kernel
 from hotmax._kernels.losses import at_maximum, chance_parts, divide, divisor_of, write_probabilities
 from hotmax._kernels.softmax import NAN, NOTHING, PLAIN, regime, row_sums, sign_of, top
 

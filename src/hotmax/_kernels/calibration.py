@@ -21,16 +21,11 @@ from hotmax._kernels.arithmetic import (
     LOWEST64,
     ROUND64,
     UNBIAS64,
-    add_in_any_order,
-    bits64,
-    float64_of,
-    fma,
-    inline,
-    kernel,
-    maximum,
     two_sum,
 )
+from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.lanes import LANES, SHORT
+from hotmax._kernels.vectors import add_in_any_order, bits64, float64_of, fma, maximum
 
 MOST = 1.7976931348623157e308
 

@@ -19,7 +19,8 @@ import math
 
 import numpy as np
 
-from hotmax._kernels.arithmetic import inline, kernel, two_difference, two_sum
+from hotmax._kernels.arithmetic import two_difference, two_sum
+from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.losses import (
     add_parts,
     divide,

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from hotmax._kernels.arithmetic import kernel
+from hotmax._kernels.compiling import kernel
 from hotmax._kernels.inversion import (
     NO_CLASS,
     NOT_A_NUMBER,

@@ -10,15 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hotmax._kernels.arithmetic import (
-    BIAS64,
-    add_in_any_order,
-    fma,
-    inline,
-    kernel,
-    two_difference,
-    two_sum,
-)
+from hotmax._kernels.arithmetic import BIAS64, two_difference, two_sum
+from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.lanes import (
     BELOW,
     BELOW_LOW,
@@ -33,6 +26,7 @@ from hotmax._kernels.lanes import (
 )
 from hotmax._kernels.random import DRAW, uniform
 from hotmax._kernels.softmax import HARD, PLAIN, regime, sign_of, top
+from hotmax._kernels.vectors import add_in_any_order, fma
 from hotmax._kernels.wide import softmax_wide
 
 PART = 256  # classes whose weights are summed apart
@@ -47,7 +41,7 @@ def weigh(x, weights, m, temperature):
     """exp((x - m) / T) of classes whose row has the maximum m; 0 for one that is not there."""
     kind = regime(m, temperature)
     if kind == PLAIN:
-        softmax_wide(x, weights, m, temperature, 1.0, 0.0)
+        softmax_wide(x, weights, m, temperature, 1.0, 0.0, False)
         return
     sign, peak = sign_of(x, temperature), x.dtype.type(m)
     for i in range(x.size):

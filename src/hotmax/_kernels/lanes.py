@@ -16,16 +16,11 @@ from hotmax._kernels.arithmetic import (
     UNBIAS64,
     exp2_parts,
     exp2_plain,
-    float32s_at,
-    fma,
-    inline,
-    kernel,
-    maximum,
-    quick_kernel,
     reciprocal,
     two_sum,
     with_fraction,
 )
+from hotmax._kernels.compiling import inline, kernel, quick_kernel
 from hotmax._kernels.softmax import (
     PLAIN,
     limit_sums,
@@ -37,6 +32,7 @@ from hotmax._kernels.softmax import (
     softmax_limit,
     top,
 )
+from hotmax._kernels.vectors import float32s_at, fma, maximum
 from hotmax._kernels.wide import exponent, log_softmax_wide, over, scale_of
 
 SHORT = 64  # classes
@@ -196,7 +192,7 @@ def log_softmax_lanes(x, out, temperature, start, stop, powers):
                 continue
             log_sum, log_sum_low = log_of_sums(ties, work[BELOW + r], work[BELOW_LOW + r])
             if powers is not None:
-                log_softmax_wide(row, out[first + r], m, t, log_sum, log_sum_low)
+                log_softmax_wide(row, out[first + r], m, t, log_sum, log_sum_low, False)
             else:
                 sign = work[SCALE + r]
                 slope = min(1.0 / abs(t), 1e300)

@@ -8,17 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hotmax._kernels.arithmetic import (
-    LN2,
-    UNBIAS64,
-    bits64,
-    float64_of,
-    fma,
-    inline,
-    kernel,
-    reciprocal,
-    two_sum,
-)
+from hotmax._kernels.arithmetic import LN2, UNBIAS64, reciprocal, two_sum
+from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.lanes import (
     BELOW,
     BELOW_LOW,
@@ -35,6 +26,7 @@ from hotmax._kernels.lanes import (
 )
 from hotmax._kernels.losses import chance_parts, label_row, loss_parts
 from hotmax._kernels.softmax import PLAIN, regime
+from hotmax._kernels.vectors import bits64, float64_of, fma
 from hotmax._kernels.wide import product
 
 # Where each word of the LANES rows begins in a second workspace.

@@ -24,15 +24,13 @@ from hotmax._kernels.arithmetic import (
     LOG2E,
     LOG2E_LOW,
     UNBIAS64,
-    add_in_any_order,
     exp2_parts,
-    inline,
-    kernel,
     reciprocal,
     two_difference,
     two_sum,
     with_fraction,
 )
+from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.narrow import is_narrow, softmax_narrow
 from hotmax._kernels.softmax import (
     HARD,
@@ -46,6 +44,7 @@ from hotmax._kernels.softmax import (
     softmax_limit,
     top,
 )
+from hotmax._kernels.vectors import add_in_any_order
 from hotmax._kernels.wide import (
     STRIP,
     accumulate,
@@ -321,7 +320,7 @@ def write_probabilities(x, out, factor, m, temperature, sums, exps, kept):
                 return
         inverse, inverse_low = reciprocal(total, carry + below_low)
         high, low = product(inverse, inverse_low, factor, 0.0)
-        softmax_wide(x, out, m, temperature, high, low)
+        softmax_wide(x, out, m, temperature, high, low, False)
 
 
 @kernel

@@ -14,10 +14,10 @@ from hotmax._kernels.arithmetic import (
     LOG2E_LOW,
     UNBIAS64,
     exp2_parts,
-    kernel,
     two_sum,
     with_fraction,
 )
+from hotmax._kernels.compiling import kernel
 from hotmax._kernels.softmax import (
     FLAT,
     PLAIN,

@@ -11,12 +11,12 @@ from hotmax._kernels.arithmetic import (
     LOG2E_LOW,
     UNBIAS64,
     exp2_parts,
-    kernel,
     log1p_parts,
     reciprocal,
     two_sum,
     with_fraction,
 )
+from hotmax._kernels.compiling import kernel
 from hotmax._kernels.softmax import (
     FLAT,
     HARD,

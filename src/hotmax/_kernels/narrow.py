@@ -15,19 +15,29 @@ from hotmax._kernels.arithmetic import (
     LOWEST32,
     ROUND32,
     UNBIAS32,
-    add_in_any_order,
-    address_of,
     exp2_line32,
     exp2_plain,
+)
+from hotmax._kernels.compiling import inline, kernel
+from hotmax._kernels.vectors import (
+    WIDTH,
+    add_in_any_order,
+    choose,
     fence,
     fma,
-    inline,
-    kernel,
+    load,
+    load_some,
     prefetch,
-    stream_half_line,
+    spread,
+    store,
+    store_some,
+    sum_of,
+    widened,
 )
+from hotmax._kernels.writing import write
 
 CHUNK = 512  # classes that stay in the first-level cache from one loop to the next
+LINE = 2 * WIDTH  # float32 entries of a cache line
 
 
 @inline
@@ -56,18 +66,29 @@ def unit_of(m, temperature):
     return exp2_plain(y - np.rint(y))
 
 
-@kernel
-def exp_narrow(x, out, low, slope, slope_low, origin):
-    for i in range(x.size):
-        out[i] = exp2_line32(x[i], low, slope, slope_low, origin)
+@inline
+def exp_narrow(x, exps, start, stop, at, line, upcoming):
+    """exps[at:] = exp of x[start:stop], and the sum of them; upcoming[start:stop] is fetched.
 
-
-@kernel
-def total_of(exps):
-    total = 0.0
-    for i in range(exps.size):
-        total = add_in_any_order(total, np.float64(exps[i]))
-    return total
+    An entry that is not there sums as one that has become 0.
+    """
+    low, slope, slope_low, origin = line
+    even, odd = spread(0.0), spread(0.0)
+    whole = start + (stop - start) // LINE * LINE
+    shift = at - start
+    for i in range(start, whole, LINE):
+        prefetch(upcoming, i)
+        e = exp2_line32(load(x, i), low, slope, slope_low, origin)
+        f = exp2_line32(load(x, i + WIDTH), low, slope, slope_low, origin)
+        store(exps, shift + i, e)
+        store(exps, shift + i + WIDTH, f)
+        even = even + widened(e)
+        odd = odd + widened(f)
+    for i in range(whole, stop, WIDTH):
+        e = exp2_line32(load_some(x, i, stop - i, low), low, slope, slope_low, origin)
+        store_some(exps, shift + i, stop - i, e)
+        even = even + widened(e)
+    return sum_of(even + odd)
 
 
 @kernel
@@ -79,7 +100,13 @@ def ties_and_below(x, exps, m):
     return ties, below
 
 
-@kernel
+@inline
+def may_hold_ties(total):
+    """A sum this small is worth telling ties from the rest: a larger one has digits to spare."""
+    return 1.0 - 2.0**-10 < total < 2.0
+
+
+@inline
 def sums_narrow(x, exps, m, temperature, upcoming):
     """(ties, below); `exps` keeps the exponentials, times 2**BIAS32, if it is long enough.
 
@@ -87,60 +114,48 @@ def sums_narrow(x, exps, m, temperature, upcoming):
     float64 with the rest and lose nothing. While it computes, the row that comes next is fetched,
     which saves a large array a tenth of its time.
     """
-    low, slope, slope_low, origin = line32(m, temperature)
+    line = line32(m, temperature)
     per_unit = UNBIAS32 / unit_of(m, temperature)
     keep = exps.size >= x.size
-    ties, below = 0.0, 0.0
+    below = 0.0
+    first, last = x.size, 0  # between them lie all chunks that may hold ties
     for start in range(0, x.size, CHUNK):
         stop = min(start + CHUNK, x.size)
-        for i in range(start, min(stop, upcoming.size), 16):
-            prefetch(upcoming, i)
         at = start if keep else 0
-        terms = exps[at : at + stop - start]
-        exp_narrow(x[start:stop], terms, low, slope, slope_low, origin)
-        count, total = 0.0, total_of(terms) * per_unit
-        if 1.0 - 2.0**-10 < total < 2.0:
+        total = exp_narrow(x, exps, start, stop, at, line, upcoming) * per_unit
+        if may_hold_ties(total):
+            first, last = min(first, start), stop
+        else:
+            below += total
+    if first < last:  # apart: a call inside the loop above would cost it its registers
+        return sums_with_ties(x, exps, m, temperature, first, last, below)
+    return 0.0, below
+
+
+@kernel
+def sums_with_ties(x, exps, m, temperature, first, last, below):
+    """Add what the chunks from first to last that may hold ties come to."""
+    line = line32(m, temperature)
+    per_unit = UNBIAS32 / unit_of(m, temperature)
+    keep = exps.size >= x.size
+    ties = 0.0
+    for start in range(first, last, CHUNK):
+        stop = min(start + CHUNK, x.size)
+        at = start if keep else 0
+        total = exp_narrow(x, exps, start, stop, at, line, x) * per_unit
+        if may_hold_ties(total):
+            terms = exps[at : at + stop - start]
             count, total = ties_and_below(x[start:stop], terms, np.float32(m))
-            total *= per_unit
-        ties += count
-        below += total
+            ties += count
+            below += total * per_unit
     return ties, below
 
 
 @inline
-def scaled(e, inverse, inverse_low, peak, share):
+def scaled(e, constants):
     """e / total; an entry at the maximum comes to exactly its share, 1 / total."""
-    return share if e == peak else fma(e, inverse, e * inverse_low)
-
-
-@kernel
-def scale_narrow(exps, out, inverse, inverse_low, peak, share):
-    for i in range(exps.size):
-        out[i] = scaled(exps[i], inverse, inverse_low, peak, share)
-
-
-@kernel
-def scale_in_place(exps, inverse, inverse_low, peak, share):
-    """scale_narrow(exps, exps) would find its arrays overlapping and run one entry at a time."""
-    for i in range(exps.size):
-        exps[i] = scaled(exps[i], inverse, inverse_low, peak, share)
-
-
-@kernel
-def scale_and_stream(exps, out, inverse, inverse_low, peak, share):
-    """As scale_narrow, but past the caches, line by line; overwrites exps.
-
-    Nobody reads a large result soon: writing it through the caches would first read it in.
-    """
-    start = min(((-address_of(out)) % 64) // 4, exps.size)
-    stop = start + (exps.size - start) // 16 * 16
-    scale_narrow(exps[:start], out[:start], inverse, inverse_low, peak, share)
-    for first in range(start, stop, CHUNK):
-        last = min(first + CHUNK, stop)
-        scale_in_place(exps[first:last], inverse, inverse_low, peak, share)
-        for i in range(first, last, 8):
-            stream_half_line(out, i, exps, i)
-    scale_narrow(exps[stop:], out[stop:], inverse, inverse_low, peak, share)
+    inverse, inverse_low, peak, share = constants
+    return choose(e == peak, share, fma(e, inverse, e * inverse_low))
 
 
 @kernel
@@ -149,27 +164,27 @@ def settle():
     fence()
 
 
-@kernel
+@inline
 def softmax_narrow(x, out, exps, kept, m, temperature, total, streamed):
     low, slope, slope_low, origin = line32(m, temperature)
     wide = UNBIAS32 / (total * unit_of(m, temperature))
     inverse = np.float32(wide)
     inverse_low = np.float32(wide - np.float64(inverse))
     peak = exp2_line32(np.float32(m), low, slope, slope_low, origin)
-    share = np.float32(1.0 / total)
+    constants = inverse, inverse_low, peak, np.float32(1.0 / total)
     for start in range(0, x.size, exps.size):
         stop = min(start + exps.size, x.size)
-        terms = exps[: stop - start]
         if not kept:
-            exp_narrow(x[start:stop], terms, low, slope, slope_low, origin)
-        if streamed:
-            scale_and_stream(terms, out[start:stop], inverse, inverse_low, peak, share)
-        else:
-            scale_narrow(terms, out[start:stop], inverse, inverse_low, peak, share)
+            exp_narrow(x, exps, start, stop, 0, (low, slope, slope_low, origin), x)
+        write(scaled, exps[: stop - start], out[start:stop], constants, streamed)
 
 
-@kernel
-def log_softmax_narrow(x, out, m, temperature, log_sum):
-    slope = 1.0 / temperature
-    for i in range(x.size):
-        out[i] = (np.float64(x[i]) - m) * slope - log_sum
+@inline
+def log_scaled(x, constants):
+    m, slope, log_sum = constants
+    return fma(widened(x) - m, slope, -log_sum)
+
+
+@inline
+def log_softmax_narrow(x, out, m, temperature, log_sum, streamed):
+    write(log_scaled, x, out, (m, 1.0 / temperature, log_sum), streamed)

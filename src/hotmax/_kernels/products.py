@@ -19,7 +19,9 @@ from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from hotmax._kernels.arithmetic import add_in_any_order, declare, fma, kernel, two_sum
+from hotmax._kernels.arithmetic import two_sum
+from hotmax._kernels.compiling import kernel
+from hotmax._kernels.vectors import add_in_any_order, declare, fma
 
 # Sums in registers. AVX2 has 16 registers of 8 float32: 6 x 2 hold sums, 4 are for operands. In two
 # words 2 x 2 vectors of 4 float64 take 8, and the arithmetic between them the rest.

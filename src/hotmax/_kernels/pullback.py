@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from hotmax._kernels.arithmetic import add_in_any_order, kernel
+from hotmax._kernels.compiling import kernel
 from hotmax._kernels.softmax import sign_of
+from hotmax._kernels.vectors import add_in_any_order
 
 
 @kernel

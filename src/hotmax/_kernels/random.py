@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from hotmax._kernels.arithmetic import inline, kernel
+from hotmax._kernels.compiling import inline, kernel
 
 # What a number is for. A caller's own count of calls goes above these, in steps of STREAMS.
 DRAW, NOISE, CHANCE, STREAMS = 0, 1, 2, 4

@@ -21,17 +21,14 @@ import numpy as np
 from hotmax._kernels.arithmetic import (
     LOG2E,
     UNBIAS64,
-    add_in_any_order,
     exp2_narrow,
     exp2_parts,
-    fma,
-    inline,
-    kernel,
-    maximum,
     two_difference,
     two_sum,
 )
+from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.products import LANES32, LANES64, ROWS32, ROWS64, add_tile, multiply_tile
+from hotmax._kernels.vectors import add_in_any_order, fma, maximum
 from hotmax._kernels.wide import over, product
 
 QUERIES = 192  # in a tile: whole rows of registers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hotmax._kernels.arithmetic import kernel
+from hotmax._kernels.compiling import kernel
 from hotmax._kernels.softmax import (
     logsumexp_of,
     row_sums,

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hotmax._kernels.arithmetic import inline, kernel, maximum
+from hotmax._kernels.compiling import inline, kernel
+from hotmax._kernels.vectors import maximum
 
 BUCKETS = 1024
 FEW = 48  # keys that are sorted

@@ -20,16 +20,8 @@ import math
 
 import numpy as np
 
-from hotmax._kernels.arithmetic import (
-    fence,
-    fma,
-    inline,
-    kernel,
-    log1p_parts,
-    maximum,
-    reciprocal,
-    two_sum,
-)
+from hotmax._kernels.arithmetic import log1p_parts, reciprocal, two_sum
+from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.narrow import (
     CHUNK,
     is_narrow,
@@ -37,7 +29,14 @@ from hotmax._kernels.narrow import (
     softmax_narrow,
     sums_narrow,
 )
-from hotmax._kernels.wide import log_softmax_wide, over, softmax_wide, sum_wide
+from hotmax._kernels.vectors import borrowed, fence, fma, maximum
+from hotmax._kernels.wide import (
+    log_softmax_wide,
+    over,
+    scale_wide,
+    softmax_wide,
+    sum_wide,
+)
 
 BLOCK = 65536  # classes summed apart; a long row is shared among threads at these boundaries
 KEEP = 196608  # float32 exponentials of a row kept for the second visit (768 kB), else made again
@@ -117,7 +116,7 @@ def block_sums(x, exps, m, temperature, upcoming):
         if is_narrow(m, temperature):
             ties, total = sums_narrow(x, exps, m, temperature, upcoming)
             return ties, total, 0.0
-    below, below_low = sum_wide(x, m, temperature)
+    below, below_low = sum_wide(x, None, m, temperature, x)
     return count_equal(x, sign_of(x, temperature), x.dtype.type(m)), below, below_low
 
 
@@ -193,7 +192,7 @@ def softmax_block(x, out, exps, kept, m, temperature, sums, streamed):
             softmax_narrow(x, out, exps, kept, m, temperature, total, streamed)
             return
     inverse, inverse_low = reciprocal(total, carry + below_low)
-    softmax_wide(x, out, m, temperature, inverse, inverse_low)
+    softmax_wide(x, out, m, temperature, inverse, inverse_low, streamed)
 
 
 @kernel
@@ -206,9 +205,9 @@ def log_softmax_block(x, out, exps, kept, m, temperature, sums, streamed):
     log_sum, log_sum_low = log_of_sums(ties, below, below_low)
     if exps is not None:
         if is_narrow(m, temperature):
-            log_softmax_narrow(x, out, m, temperature, log_sum)
+            log_softmax_narrow(x, out, m, temperature, log_sum, streamed)
             return
-    log_softmax_wide(x, out, m, temperature, log_sum, log_sum_low)
+    log_softmax_wide(x, out, m, temperature, log_sum, log_sum_low, streamed)
 
 
 @kernel
@@ -252,29 +251,50 @@ def smoothmax_of(m, temperature, sums):
 
 @kernel
 def softmax_rows(x, out, temperature, start, stop, exps, streamed):
+    x, out, own = borrowed(x), borrowed(out), borrowed(exps)
     for r in range(start, stop):
         t = temperature[r if temperature.size > 1 else 0]
         m = top(x[r], sign_of(x, t))
-        sums = row_sums(x[r], exps, m, t, x[min(r + 1, stop - 1)])
+        sums = row_sums(x[r], own, m, t, x[min(r + 1, stop - 1)])
         if exps is not None:
-            kept = exps.size >= x.shape[1]
-            softmax_block(x[r], out[r], exps, kept, m, t, sums, streamed)
+            softmax_block(x[r], out[r], own, own.size >= x.shape[1], m, t, sums, streamed)
         else:
             softmax_block(x[r], out[r], None, False, m, t, sums, streamed)
     fence()
 
 
 @kernel
+def softmax_rows_wide(x, out, temperature, start, stop, terms, streamed):
+    """softmax_rows of float64 rows of up to BLOCK classes; `terms` is room for one."""
+    x, out, terms = borrowed(x), borrowed(out), borrowed(terms)
+    for r in range(start, stop):
+        t = temperature[r if temperature.size > 1 else 0]
+        m = top(x[r], sign_of(x, t))
+        if regime(m, t) != PLAIN:
+            softmax_limit(x[r], out[r], m, t, limit_sums(x[r], m, t)[0])
+            continue
+        ties = count_equal(x[r], sign_of(x, t), m)
+        below, below_low = sum_wide(x[r], terms, m, t, x[min(r + 1, stop - 1)])
+        total, carry = two_sum(ties, below)
+        inverse, inverse_low = reciprocal(total, carry + below_low)
+        scale_wide(terms, out[r], inverse, inverse_low, streamed)
+    fence()
+
+
+@kernel
 def log_softmax_rows(x, out, temperature, start, stop, exps, streamed):
+    x, out, exps = borrowed(x), borrowed(out), borrowed(exps)
     for r in range(start, stop):
         t = temperature[r if temperature.size > 1 else 0]
         m = top(x[r], sign_of(x, t))
         sums = row_sums(x[r], exps, m, t, x[min(r + 1, stop - 1)])
-        log_softmax_block(x[r], out[r], exps, False, m, t, sums, False)
+        log_softmax_block(x[r], out[r], exps, False, m, t, sums, streamed)
+    fence()
 
 
 @kernel
 def logsumexp_rows(x, out, temperature, start, stop, exps, streamed):
+    x, out, exps = borrowed(x), borrowed(out), borrowed(exps)
     for r in range(start, stop):
         t = temperature[r if temperature.size > 1 else 0]
         m = top(x[r], sign_of(x, t))
@@ -283,6 +303,7 @@ def logsumexp_rows(x, out, temperature, start, stop, exps, streamed):
 
 @kernel
 def smoothmax_rows(x, out, temperature, start, stop, exps, streamed):
+    x, out, exps = borrowed(x), borrowed(out), borrowed(exps)
     for r in range(start, stop):
         t = temperature[r if temperature.size > 1 else 0]
         m = top(x[r], sign_of(x, t))

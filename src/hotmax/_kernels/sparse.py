@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hotmax._kernels.arithmetic import kernel
+from hotmax._kernels.compiling import kernel
 
 
 @kernel

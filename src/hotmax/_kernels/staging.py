@@ -2,7 +2,34 @@
 
 from __future__ import annotations
 
-from hotmax._kernels.arithmetic import TILE, kernel, turn_tile
+from hotmax._kernels.compiling import inline, kernel
+from hotmax._kernels.vectors import WIDTH, load, store, turned_vectors
+
+
+@inline
+def turn_tile(source, i, j, target):
+    """target[j : j + WIDTH, i : i + WIDTH] = source[i : i + WIDTH, j : j + WIDTH].T
+
+    Left to itself the compiler moves one entry at a time, which takes three times as long.
+    """
+    lines = turned_vectors(
+        load(source[i], j),
+        load(source[i + 1], j),
+        load(source[i + 2], j),
+        load(source[i + 3], j),
+        load(source[i + 4], j),
+        load(source[i + 5], j),
+        load(source[i + 6], j),
+        load(source[i + 7], j),
+    )
+    store(target[j], i, lines[0])
+    store(target[j + 1], i, lines[1])
+    store(target[j + 2], i, lines[2])
+    store(target[j + 3], i, lines[3])
+    store(target[j + 4], i, lines[4])
+    store(target[j + 5], i, lines[5])
+    store(target[j + 6], i, lines[6])
+    store(target[j + 7], i, lines[7])
 
 
 @kernel
@@ -13,14 +40,14 @@ def turned(source, target):
     used up before they are lost.
     """
     rows, columns = source.shape
-    whole_rows, whole_columns = rows - rows % TILE, columns - columns % TILE
+    whole_rows, whole_columns = rows - rows % WIDTH, columns - columns % WIDTH
     if rows >= columns:
-        for i in range(0, whole_rows, TILE):
-            for j in range(0, whole_columns, TILE):
+        for i in range(0, whole_rows, WIDTH):
+            for j in range(0, whole_columns, WIDTH):
                 turn_tile(source, i, j, target)
     else:
-        for j in range(0, whole_columns, TILE):
-            for i in range(0, whole_rows, TILE):
+        for j in range(0, whole_columns, WIDTH):
+            for i in range(0, whole_rows, WIDTH):
                 turn_tile(source, i, j, target)
     for i in range(whole_rows, rows):
         for j in range(columns):

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from hotmax._kernels.arithmetic import kernel, two_difference
+from hotmax._kernels.arithmetic import two_difference
+from hotmax._kernels.compiling import kernel
 from hotmax._kernels.losses import (
     add_parts,
     at_maximum,

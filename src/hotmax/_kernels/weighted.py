@@ -13,11 +13,11 @@ from hotmax._kernels.arithmetic import (
     LOG2E_LOW,
     UNBIAS64,
     exp2_parts,
-    kernel,
     log1p_parts,
     two_difference,
     two_sum,
 )
+from hotmax._kernels.compiling import kernel
 from hotmax._kernels.softmax import HARD, NAN, NOTHING, PLAIN, regime
 from hotmax._kernels.wide import over, product, scale_of
 

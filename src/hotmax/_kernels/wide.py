@@ -16,13 +16,25 @@ from hotmax._kernels.arithmetic import (
     LOWEST64,
     UNBIAS64,
     exp2_parts,
-    fma,
-    inline,
-    kernel,
     two_difference,
     two_sum,
     with_fraction,
 )
+from hotmax._kernels.compiling import inline, kernel
+from hotmax._kernels.vectors import (
+    WIDTH,
+    choose,
+    entry,
+    fma,
+    load,
+    load_some,
+    prefetch,
+    spread,
+    store,
+    store_some,
+    widened,
+)
+from hotmax._kernels.writing import write
 
 STRIP = 256  # sums that run side by side
 
@@ -58,9 +70,8 @@ def exponent(x, m, slope, slope_low):
     """(x - m) * (slope + slope_low) in two words, cut off where its exponential is 0."""
     d, d_low = two_difference(x, m)
     y, y_low = product(d, d_low, slope, slope_low)
-    y_low = 0.0 if y < LOWEST64 else y_low
-    y = LOWEST64 if y < LOWEST64 else y
-    return y, y_low
+    beyond = y < LOWEST64
+    return choose(beyond, LOWEST64, y), choose(beyond, 0.0, y_low)
 
 
 @inline
@@ -81,61 +92,101 @@ def combine(sums, count):
     return two_sum(total, low)
 
 
-@kernel
-def add_strip(x, sums, m, scale, slope, slope_low):
-    """Add exp((x - m) / T) over x < m, each entry to a sum of its own.
-
-    What is below m is told before scaling, which may merge the smallest numbers.
-
-    A loop apart: inside another one the compiler would check for overlap at every strip.
-    """
-    sign, peak = math.copysign(1.0, scale), m * abs(scale)
-    for i in range(x.size):
-        v = np.float64(x[i])
-        y, y_low = exponent(v * scale, peak, slope, slope_low)
-        t, power = exp2_parts(y, y_low)
-        term, term_low = with_fraction(power if v * sign < m else 0.0, t)
-        accumulate(sums, i, term, term_low)
-
-
-@kernel
-def sum_wide(x, m, temperature):
-    """The sum of exp((x - m) / T) over x < m, in two words.
-
-    STRIP sums run side by side, so that the loop vectorises with its order fixed.
-    """
+@inline
+def constants_of(m, temperature):
+    """What exp_wide takes besides x."""
     scale = scale_of(temperature)
     slope, slope_low = over(LOG2E, LOG2E_LOW, abs(scale) * abs(temperature))
-    sums = np.zeros(2 * STRIP)
-    for start in range(0, x.size, STRIP):
-        add_strip(x[start : start + STRIP], sums, m, scale, slope, slope_low)
-    total, low = combine(sums, x.size)
-    return total * UNBIAS64, low * UNBIAS64
-
-
-@kernel
-def softmax_wide(x, out, m, temperature, inverse, inverse_low):
-    scale = scale_of(temperature)
-    slope, slope_low = over(LOG2E, LOG2E_LOW, abs(scale) * abs(temperature))
-    m = m * abs(scale)
-    for i in range(x.size):
-        y, y_low = exponent(np.float64(x[i]) * scale, m, slope, slope_low)
-        t, power = exp2_parts(y, y_low)
-        out[i] = (inverse + fma(t, inverse, inverse_low)) * power * UNBIAS64
+    return m * abs(scale), scale, slope, slope_low
 
 
 @inline
-def log_softmax_entry(d, d_low, slope, slope_low, log_sum, log_sum_low):
-    z, z_low = product(d, d_low, slope, slope_low)
-    high, carry = two_difference(z, log_sum)
-    return high + (carry + (z_low - log_sum_low)) if high > -np.inf else high
+def exp_wide(x, constants):
+    """exp((x - m) / T) * 2**BIAS64 in two words."""
+    peak, scale, slope, slope_low = constants
+    y, y_low = exponent(x * scale, peak, slope, slope_low)
+    t, power = exp2_parts(y, y_low)
+    return with_fraction(power, t)
+
+
+@inline
+def add_below(sums, v, m, constants):
+    """(sums and the exponentials of v, wherever v is below m; the exponentials).
+
+    What is below m is told before scaling, which may merge the smallest numbers.
+    """
+    total, low = sums
+    term, term_low = exp_wide(v, constants)
+    below = v * math.copysign(1.0, constants[1]) < m
+    total, carry = two_sum(total, choose(below, term, 0.0))
+    return (total, low + (carry + choose(below, term_low, 0.0))), term
+
+
+@inline
+def sum_wide(x, terms, m, temperature, upcoming):
+    """The sum of exp((x - m) / T) over x < m, in two words.
+
+    WIDTH sums run side by side. `terms` is room for the exponentials, times 2**BIAS64, or None.
+    """
+    constants = constants_of(m, temperature)
+    absent = x.dtype.type(math.copysign(np.inf, -constants[1]))
+    sums = spread(0.0), spread(0.0)
+    whole = x.size // WIDTH * WIDTH
+    for i in range(0, whole, WIDTH):
+        prefetch(upcoming, i)
+        sums, term = add_below(sums, widened(load(x, i)), m, constants)
+        if terms is not None:
+            store(terms, i, term)
+    if whole < x.size:
+        count = x.size - whole
+        v = widened(load_some(x, whole, count, absent))
+        sums, term = add_below(sums, v, m, constants)
+        if terms is not None:
+            store_some(terms, whole, count, term)
+    total, low = 0.0, 0.0
+    for i in range(WIDTH):
+        total, carry = two_sum(total, entry(sums[0], i))
+        low += carry + entry(sums[1], i)
+    total, low = two_sum(total, low)
+    return total * UNBIAS64, low * UNBIAS64
+
+
+@inline
+def scaled(term, constants):
+    inverse, inverse_low = constants
+    return fma(term, inverse, term * inverse_low) * UNBIAS64
+
+
+@inline
+def scale_wide(terms, out, inverse, inverse_low, streamed):
+    """The probabilities of a row whose exponentials were kept."""
+    write(scaled, terms, out, (inverse, inverse_low), streamed)
+
+
+@inline
+def probability(x, constants):
+    term, _ = exp_wide(widened(x), constants[0])
+    return scaled(term, constants[1])
 
 
 @kernel
-def log_softmax_wide(x, out, m, temperature, log_sum, log_sum_low):
+def softmax_wide(x, out, m, temperature, inverse, inverse_low, streamed):
+    constants = constants_of(m, temperature), (inverse, inverse_low)
+    write(probability, x, out, constants, streamed)
+
+
+@inline
+def log_probability(x, constants):
+    peak, scale, slope, slope_low, log_sum, log_sum_low = constants
+    d, d_low = two_difference(widened(x) * scale, peak)
+    z, z_low = product(d, d_low, slope, slope_low)
+    high, carry = two_difference(z, log_sum)
+    return choose(high > -np.inf, high + (carry + (z_low - log_sum_low)), high)
+
+
+@kernel
+def log_softmax_wide(x, out, m, temperature, log_sum, log_sum_low, streamed):
     scale = scale_of(temperature)
     slope, slope_low = over(1.0, 0.0, abs(scale) * abs(temperature))
-    m = m * abs(scale)
-    for i in range(x.size):
-        d, d_low = two_difference(np.float64(x[i]) * scale, m)
-        out[i] = log_softmax_entry(d, d_low, slope, slope_low, log_sum, log_sum_low)
+    constants = m * abs(scale), scale, slope, slope_low, log_sum, log_sum_low
+    write(log_probability, x, out, constants, streamed)
