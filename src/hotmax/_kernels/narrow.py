@@ -8,6 +8,8 @@ are float64.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from hotmax._kernels.arithmetic import (
@@ -27,6 +29,7 @@ from hotmax._kernels.vectors import (
     fma,
     load,
     load_some,
+    maximum,
     prefetch,
     spread,
     store,
@@ -38,6 +41,18 @@ from hotmax._kernels.writing import write
 
 CHUNK = 512  # classes that stay in the first-level cache from one loop to the next
 LINE = 2 * WIDTH  # float32 entries of a cache line
+PART = 16384  # classes that stay in the second-level cache, with their exponentials
+
+
+@kernel
+def top(x, sign):
+    """max(sign * x), nan if any x is nan, -inf if there is none."""
+    if x.size == 0:
+        return -np.inf
+    m = sign * x[0]
+    for i in range(x.size):
+        m = maximum(m, sign * x[i])
+    return np.float64(m)
 
 
 @inline
@@ -177,6 +192,48 @@ def softmax_narrow(x, out, exps, kept, m, temperature, total, streamed):
         if not kept:
             exp_narrow(x, exps, start, stop, 0, (low, slope, slope_low, origin), x)
         write(scaled, exps[: stop - start], out[start:stop], constants, streamed)
+
+
+@inline
+def softmax_by_parts(x, out, exps, notes, temperature, streamed):
+    """softmax of a row, read from memory once; False, with nothing written, if it is out of range.
+
+    Each part has a maximum of its own, found while the part is in the cache, and exponentials
+    relative to a power of two of its own. Powers of two change no digit, so what a part comes to
+    does not depend on the others. `notes` is room for two numbers a part. While one part is
+    computed the next one, or the beginning of the next row, is fetched.
+    """
+    slope = LOG2E / temperature
+    m = -np.inf
+    parts = -(-x.size // PART)
+    for p in range(parts):
+        start, stop = p * PART, min((p + 1) * PART, x.size)
+        own = top(x[start:stop], np.float32(1.0))
+        if not (abs(own) < np.inf and is_narrow(own, temperature)):
+            return False
+        line = line32(own, temperature)
+        notes[0, p] = np.rint(own * slope)
+        notes[1, p] = exp_narrow(x, exps, start, stop, start, line, x[min(PART, x.size) :])
+        m = max(m, own)
+    power = np.rint(m * slope)
+    total = 0.0
+    for p in range(parts):
+        total += math.ldexp(notes[1, p], int(notes[0, p] - power))
+    line = line32(m, temperature)
+    peak = exp2_line32(np.float32(m), *line)
+    share = np.float32(unit_of(m, temperature) / (total * UNBIAS32))
+    for p in range(parts):
+        start, stop = p * PART, min((p + 1) * PART, x.size)
+        shift = int(notes[0, p] - power)
+        if shift < -32:  # so small an inverse might leave the range of float32
+            exp_narrow(x, exps, start, stop, start, line, x)
+            shift = 0
+        wide = math.ldexp(1.0 / total, shift)
+        inverse = np.float32(wide)
+        inverse_low = np.float32(wide - np.float64(inverse))
+        constants = inverse, inverse_low, peak if shift == 0 else np.float32(-1.0), share
+        write(scaled, exps[start:stop], out[start:stop], constants, streamed)
+    return True
 
 
 @inline

@@ -24,12 +24,15 @@ from hotmax._kernels.arithmetic import log1p_parts, reciprocal, two_sum
 from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.narrow import (
     CHUNK,
+    PART,
     is_narrow,
     log_softmax_narrow,
+    softmax_by_parts,
     softmax_narrow,
     sums_narrow,
+    top,
 )
-from hotmax._kernels.vectors import borrowed, fence, fma, maximum
+from hotmax._kernels.vectors import borrowed, fence, fma
 from hotmax._kernels.wide import (
     log_softmax_wide,
     over,
@@ -43,17 +46,6 @@ KEEP = 196608  # float32 exponentials of a row kept for the second visit (768 kB
 
 # What a row is, once its maximum and its temperature are known.
 PLAIN, HARD, FLAT, NOTHING, NAN = 0, 1, 2, 3, 4
-
-
-@kernel
-def top(x, sign):
-    """max(sign * x), nan if any x is nan, -inf if there is none."""
-    if x.size == 0:
-        return -np.inf
-    m = sign * x[0]
-    for i in range(x.size):
-        m = maximum(m, sign * x[i])
-    return np.float64(m)
 
 
 @inline
@@ -251,13 +243,18 @@ def smoothmax_of(m, temperature, sums):
 
 @kernel
 def softmax_rows(x, out, temperature, start, stop, exps, streamed):
+    n = x.shape[1]
     x, out, own = borrowed(x), borrowed(out), borrowed(exps)
+    notes = np.empty((2, -(-n // PART)))
     for r in range(start, stop):
         t = temperature[r if temperature.size > 1 else 0]
+        if exps is not None:
+            if own.size >= n and softmax_by_parts(x[r], out[r], own, notes, t, streamed):
+                continue
         m = top(x[r], sign_of(x, t))
         sums = row_sums(x[r], own, m, t, x[min(r + 1, stop - 1)])
         if exps is not None:
-            softmax_block(x[r], out[r], own, own.size >= x.shape[1], m, t, sums, streamed)
+            softmax_block(x[r], out[r], own, own.size >= n, m, t, sums, streamed)
         else:
             softmax_block(x[r], out[r], None, False, m, t, sums, streamed)
     fence()
