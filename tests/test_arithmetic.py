@@ -10,8 +10,7 @@ import pytest
 import reference
 from numba import njit
 
-from hotmax._kernels import arithmetic as words
-from hotmax._kernels import vectors
+from hotmax._kernels import arithmetic as words, vectors
 from hotmax._kernels.staging import turned
 
 mp = reference.mp

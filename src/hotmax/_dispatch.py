@@ -28,8 +28,9 @@ from hotmax._boundary import (
     compute_type,
     give_back,
 )
-from hotmax._kernels.lanes import LANES, SHORT
+from hotmax._kernels.lanes import LANES
 from hotmax._kernels.narrow import CHUNK, settle
+from hotmax._kernels.short import SHORT
 from hotmax._kernels.softmax import BLOCK, KEEP, add_sums, block_sums, top
 from hotmax._kernels.staging import turned
 

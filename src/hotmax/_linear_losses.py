@@ -9,7 +9,7 @@ import numpy as np
 from hotmax import _foreign_linear, _threads
 from hotmax._adapt import for_any_array
 from hotmax._boundary import FLOAT32, Array, as_array, as_temperature, compute_type, result_type
-from hotmax._kernels.lanes import SHORT
+from hotmax._kernels.short import SHORT
 from hotmax._losses import label_losses
 from hotmax._targets import (
     as_class_numbers,

@@ -10,9 +10,10 @@ from hotmax import _foreign_losses
 from hotmax._adapt import for_any_array
 from hotmax._boundary import FLOAT32, FLOAT64, Array, Axis, Rows, compute_type
 from hotmax._dispatch import keep, room
-from hotmax._kernels.lanes import LANES, SHORT
+from hotmax._kernels.lanes import LANES
 from hotmax._kernels.loss_lanes import label_lanes
 from hotmax._kernels.losses import label_rows
+from hotmax._kernels.short import SHORT
 from hotmax._kernels.softmax import KEEP
 from hotmax._kernels.targets import target_rows
 from hotmax._rowwise import Batch, for_batches

@@ -20,7 +20,7 @@ from hotmax._boundary import (
 from hotmax._dispatch import for_stages, pieces, range_of
 from hotmax._kernels import filters
 from hotmax._kernels.inversion import NO_CLASS, PART, TOO_FEW, draw_lanes, draw_rows
-from hotmax._kernels.lanes import SHORT
+from hotmax._kernels.short import SHORT
 from hotmax._random import Seeds, as_seeds
 from hotmax._steps import Number, Program, in_order, program
 from hotmax._transfer import like, numpy_of

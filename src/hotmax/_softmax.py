@@ -10,7 +10,7 @@ import numpy as np
 
 from hotmax._boundary import FLOAT32, Axis, as_temperature, library_of
 from hotmax._kernels import weighted
-from hotmax._kernels.lanes import SHORT, softmax_small
+from hotmax._kernels.short import SHORT, softmax_small
 from hotmax._libraries import FEW, run, run_weighted
 from hotmax._operations import (
     ENTROPY,

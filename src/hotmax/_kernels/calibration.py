@@ -24,7 +24,8 @@ from hotmax._kernels.arithmetic import (
     two_sum,
 )
 from hotmax._kernels.compiling import inline, kernel
-from hotmax._kernels.lanes import LANES, SHORT
+from hotmax._kernels.lanes import LANES
+from hotmax._kernels.short import SHORT
 from hotmax._kernels.vectors import add_in_any_order, bits64, float64_of, fma, maximum
 
 MOST = 1.7976931348623157e308

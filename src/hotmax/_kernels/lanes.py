@@ -20,7 +20,8 @@ from hotmax._kernels.arithmetic import (
     two_sum,
     with_fraction,
 )
-from hotmax._kernels.compiling import inline, kernel, quick_kernel
+from hotmax._kernels.compiling import inline, kernel
+from hotmax._kernels.short import softmax_short
 from hotmax._kernels.softmax import (
     PLAIN,
     limit_sums,
@@ -32,10 +33,9 @@ from hotmax._kernels.softmax import (
     softmax_limit,
     top,
 )
-from hotmax._kernels.vectors import float32s_at, fma, maximum
+from hotmax._kernels.vectors import fma
 from hotmax._kernels.wide import exponent, log_softmax_wide, over, scale_of
 
-SHORT = 64  # classes
 LANES = 32
 
 # Where each word of the LANES rows begins in the workspace: one array with fixed offsets, so that
@@ -137,6 +137,14 @@ def lane_sums(x, temperature, first, width, work, tile, powers):
 
 @kernel
 def softmax_lanes(x, out, temperature, start, stop, powers):
+    if powers is None:
+        softmax_short(x, out, temperature, start, stop)
+    else:
+        softmax_lanes_wide(x, out, temperature, start, stop, powers)
+
+
+@kernel
+def softmax_lanes_wide(x, out, temperature, start, stop, powers):
     n = x.shape[1]
     room = np.empty(WORDS + n * LANES)
     work, tile = room[:WORDS], room[WORDS:]
@@ -145,32 +153,25 @@ def softmax_lanes(x, out, temperature, start, stop, powers):
         if first == start or temperature.size > 1:
             set_slopes(temperature, first, width, work, powers)
         plain = lane_sums(x, temperature, first, width, work, tile, powers)
-        if powers is not None:
+        for r in range(width):
+            total, carry = two_sum(work[TIES + r], work[BELOW + r])
+            work[HIGH + r], work[LOW + r] = reciprocal(total, carry + work[BELOW_LOW + r])
+        for c in range(n):
             for r in range(width):
-                total, carry = two_sum(work[TIES + r], work[BELOW + r])
-                work[HIGH + r], work[LOW + r] = reciprocal(total, carry + work[BELOW_LOW + r])
-            for c in range(n):
-                for r in range(width):
-                    inverse = work[HIGH + r]
-                    p = inverse + fma(tile[c * LANES + r], inverse, work[LOW + r])
-                    tile[c * LANES + r] = p * powers[c * LANES + r] * UNBIAS64
-            for r in range(width):
-                work[HIGH + r] = 1.0
-        else:
-            for r in range(width):
-                work[HIGH + r] = 1.0 / (work[TIES + r] + work[BELOW + r])
+                inverse = work[HIGH + r]
+                p = inverse + fma(tile[c * LANES + r], inverse, work[LOW + r])
+                tile[c * LANES + r] = p * powers[c * LANES + r] * UNBIAS64
         if not plain:  # before x is overwritten, should out be x
             for r in range(width):
                 t = temperature_at(temperature, first + r)
                 if regime(work[PEAK + r], t) != PLAIN:
                     limit = np.empty(n)
                     softmax_limit(x[first + r], limit, work[PEAK + r], t, work[TIES + r])
-                    work[HIGH + r] = 1.0
                     for c in range(n):
                         tile[c * LANES + r] = limit[c]
         for r in range(width):
             for c in range(n):
-                out[first + r, c] = tile[c * LANES + r] * work[HIGH + r]
+                out[first + r, c] = tile[c * LANES + r]
 
 
 @kernel
@@ -228,44 +229,3 @@ def smoothmax_lanes(x, out, temperature, start, stop, powers):
             t = temperature_at(temperature, first + r)
             sums = work[TIES + r], work[BELOW + r], work[BELOW_LOW + r]
             out[first + r] = smoothmax_of(work[PEAK + r], t, sums)
-
-
-@quick_kernel
-def softmax_small(x, temperature):
-    """A few float32 rows become their softmax, one by one.
-
-    False, half done, if one is not PLAIN; or if they are not short, or T is nan. The arithmetic is
-    that of the lanes, and so are the bits: what is saved is the workspace.
-    """
-    if x.shape[1] > SHORT or temperature != temperature:
-        return False
-    terms = np.empty(SHORT)
-    slope = min(LOG2E / abs(np.float64(temperature)), 1e300)
-    sign = math.copysign(1.0, temperature)
-    for r in range(x.shape[0]):
-        m = -np.inf
-        for c in range(x.shape[1]):
-            m = maximum(m, sign * np.float64(x[r, c]))
-        if regime(m, temperature) != PLAIN:
-            return False
-        ties, below = 0.0, 0.0
-        for c in range(x.shape[1]):
-            d = sign * np.float64(x[r, c]) - m
-            e = exp2_plain(d * slope)
-            terms[c] = e
-            ties += 0.0 if d < 0.0 else 1.0
-            below += e if d < 0.0 else 0.0
-        inverse = 1.0 / (ties + below)
-        for c in range(x.shape[1]):
-            x[r, c] = terms[c] * inverse
-    return True
-
-
-@quick_kernel
-def softmax_small_at(address, out, temperature):
-    """The same of rows in the shape of `out` that lie at an address: no array is made of them."""
-    x = float32s_at(address, out.shape)
-    for r in range(out.shape[0]):
-        for c in range(out.shape[1]):
-            out[r, c] = x[r, c]
-    return softmax_small(out, temperature)

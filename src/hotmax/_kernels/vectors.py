@@ -189,6 +189,7 @@ else:
     _define(operator.mul, lambda builder, a, b: builder.fmul(a, b))
     _define(operator.truediv, lambda builder, a, b: builder.fdiv(a, b))
     _define(operator.neg, lambda builder, a: builder.fneg(a), count=1)
+    _define(operator.ne, lambda builder, a, b: builder.fcmp_unordered("!=", a, b), True)
     for _symbol, _sign in [
         (operator.lt, "<"),
         (operator.gt, ">"),

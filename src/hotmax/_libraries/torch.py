@@ -17,8 +17,8 @@ from hotmax._boundary import Array, Axis
 from hotmax._derivatives import PULL, Point, pull_temperature
 from hotmax._dispatch import STEP, Operation, map_entries, reduce_rows
 from hotmax._generic import Given, Layout, evaluate, weighted
-from hotmax._kernels.lanes import SHORT, softmax_small_at
 from hotmax._kernels.pullback import softmax_pullback
+from hotmax._kernels.short import SHORT, softmax_small_at
 from hotmax._libraries import FEW
 from hotmax._operations import OPERATIONS, SMALL
 from hotmax._threads import for_ranges

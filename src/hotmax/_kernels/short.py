@@ -1,0 +1,219 @@
+"""softmax of short float32 rows, WIDTH of them side by side: a vector holds one class of each.
+
+    turn     WIDTH rows of x become vectors, class by class
+    soften   m = max(x),  e = exp((x - m) / T),  e / sum(e),  in float64
+    turn     the vectors back into rows of out
+
+A row's bits do not depend on its neighbours, nor on whether it has any.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hotmax._kernels.arithmetic import LOG2E, exp2_plain
+from hotmax._kernels.compiling import inline, kernel, quick_kernel
+from hotmax._kernels.narrow import top
+from hotmax._kernels.softmax import PLAIN, limit_sums, regime, sign_of, softmax_limit
+from hotmax._kernels.vectors import (
+    WIDTH,
+    any_of,
+    borrowed,
+    float32s_at,
+    load,
+    maximum,
+    spread,
+    store,
+    store_some,
+    turned_vectors,
+    widened,
+)
+
+SHORT = 64  # classes
+
+
+@inline
+def slope_of(temperature):
+    """log2(e) / T; no float32 gap, however small, outlasts a slope of 1e300."""
+    slope = min(LOG2E / abs(np.float64(temperature)), 1e300)
+    return math.copysign(slope, temperature)
+
+
+@inline
+def is_between(temperature):
+    """Neither 0 nor infinite?"""
+    return 0.0 < abs(temperature) < np.inf
+
+
+@inline
+def softmax_plain(x, out, r, m, temperature, terms):
+    """One PLAIN row by itself; out may be x."""
+    slope = slope_of(temperature)
+    peak = math.copysign(1.0, temperature) * m
+    total = 0.0
+    for c in range(x.shape[1]):
+        e = exp2_plain((np.float64(x[r, c]) - peak) * slope)
+        terms[c] = e
+        total += e
+    inverse = 1.0 / total
+    for c in range(x.shape[1]):
+        out[r, c] = terms[c] * inverse
+
+
+@kernel
+def softmax_alone(x, out, r, temperature, terms):
+    """One row by itself, whatever it is."""
+    m = top(x[r], sign_of(x, temperature))
+    if regime(m, temperature) == PLAIN:
+        softmax_plain(x, out, r, m, temperature, terms)
+    else:
+        softmax_limit(x[r], out[r], m, temperature, limit_sums(x[r], m, temperature)[0])
+
+
+@inline
+def turn_in(source, at, n, tile):
+    """tile[c, r] = source[at + r * n + c], WIDTH classes at a time; it reads past the last one."""
+    for c in range(0, n, WIDTH):
+        i = at + c
+        columns = turned_vectors(
+            load(source, i),
+            load(source, i + n),
+            load(source, i + 2 * n),
+            load(source, i + 3 * n),
+            load(source, i + 4 * n),
+            load(source, i + 5 * n),
+            load(source, i + 6 * n),
+            load(source, i + 7 * n),
+        )
+        j = c * WIDTH
+        store(tile, j, columns[0])
+        store(tile, j + WIDTH, columns[1])
+        store(tile, j + 2 * WIDTH, columns[2])
+        store(tile, j + 3 * WIDTH, columns[3])
+        store(tile, j + 4 * WIDTH, columns[4])
+        store(tile, j + 5 * WIDTH, columns[5])
+        store(tile, j + 6 * WIDTH, columns[6])
+        store(tile, j + 7 * WIDTH, columns[7])
+
+
+@inline
+def turn_out(tile, n, target, at):
+    """target[at + r * n + c] = tile[c, r].
+
+    What a row writes past its end is the beginning of the next row, which is written after it: the
+    last classes come first, and the last row of all ends where it should.
+    """
+    for c in range((n - 1) // WIDTH * WIDTH, -1, -WIDTH):
+        j = c * WIDTH
+        rows = turned_vectors(
+            load(tile, j),
+            load(tile, j + WIDTH),
+            load(tile, j + 2 * WIDTH),
+            load(tile, j + 3 * WIDTH),
+            load(tile, j + 4 * WIDTH),
+            load(tile, j + 5 * WIDTH),
+            load(tile, j + 6 * WIDTH),
+            load(tile, j + 7 * WIDTH),
+        )
+        i = at + c
+        store(target, i, rows[0])
+        store(target, i + n, rows[1])
+        store(target, i + 2 * n, rows[2])
+        store(target, i + 3 * n, rows[3])
+        store(target, i + 4 * n, rows[4])
+        store(target, i + 5 * n, rows[5])
+        store(target, i + 6 * n, rows[6])
+        if n - c < WIDTH:
+            store_some(target, i + 7 * n, n - c, rows[7])
+        else:
+            store(target, i + 7 * n, rows[7])
+
+
+@inline
+def soften(tile, n, signs, slopes, terms):
+    """The classes of WIDTH rows become their probabilities; False if a row is not finite."""
+    sign = load(signs, 0)
+    m = sign * load(tile, 0)
+    for c in range(1, n):
+        m = maximum(m, sign * load(tile, c * WIDTH))
+    if any_of(m - m != np.float32(0.0)):
+        return False
+    slope, peak = load(slopes, 0), widened(sign * m)
+    total = spread(0.0)
+    for c in range(n):
+        e = exp2_plain((widened(load(tile, c * WIDTH)) - peak) * slope)
+        store(terms, c * WIDTH, e)
+        total = total + e
+    inverse = 1.0 / total
+    for c in range(n):
+        store(tile, c * WIDTH, load(terms, c * WIDTH) * inverse)
+    return True
+
+
+@kernel
+def softmax_short(x, out, temperature, start, stop):
+    n = x.shape[1]
+    room = -(-n // WIDTH) * WIDTH
+    tile, terms = np.empty(room * WIDTH, np.float32), np.empty(room * WIDTH)
+    copied = np.zeros((room + n) * WIDTH, np.float32)
+    signs, slopes = np.empty(WIDTH, np.float32), np.empty(WIDTH)
+    x, out = borrowed(x), borrowed(out)
+    source, target = x.reshape(-1), out.reshape(-1)
+    between = True
+    for first in range(start, stop, WIDTH):
+        width = min(WIDTH, stop - first)
+        if temperature.size > 1 or first == start:
+            between = True
+            for r in range(WIDTH):
+                t = temperature[min(first + r, stop - 1) if temperature.size > 1 else 0]
+                signs[r] = sign_of(x, t)
+                slopes[r] = slope_of(t)
+                between = between and is_between(t)
+        if width == WIDTH and (first + WIDTH) * n + WIDTH <= source.size:
+            turn_in(source, first * n, n, tile)
+        else:  # the end of x: its rows by way of a copy, past whose end there is something to read
+            copied[: width * n] = source[first * n : (first + width) * n]
+            turn_in(copied, 0, n, tile)
+        if between and soften(tile, n, signs, slopes, terms):
+            if width == WIDTH and n >= WIDTH - 1:
+                turn_out(tile, n, target, first * n)
+            else:  # too short, or too few: what is written past a row's end is not all rows
+                turn_out(tile, n, copied, 0)
+                target[first * n : (first + width) * n] = copied[: width * n]
+        else:
+            for r in range(first, first + width):
+                t = temperature[r if temperature.size > 1 else 0]
+                softmax_alone(x, out, r, t, terms)
+
+
+@quick_kernel
+def softmax_small(x, temperature):
+    """A few rows become their softmax, one by one.
+
+    False, half done, if one is not PLAIN; or if they are not short, or T is nan. The arithmetic is
+    that of the vectors, and so are the bits: what is saved is the workspace.
+    """
+    if x.shape[1] > SHORT or temperature != temperature:
+        return False
+    terms = np.empty(SHORT)
+    sign = math.copysign(1.0, temperature)
+    for r in range(x.shape[0]):
+        m = -np.inf
+        for c in range(x.shape[1]):
+            m = maximum(m, sign * np.float64(x[r, c]))
+        if regime(m, temperature) != PLAIN:
+            return False
+        softmax_plain(x, x, r, m, temperature, terms)
+    return True
+
+
+@quick_kernel
+def softmax_small_at(address, out, temperature):
+    """The same of rows in the shape of `out` that lie at an address: no array is made of them."""
+    x = float32s_at(address, out.shape)
+    for r in range(out.shape[0]):
+        for c in range(out.shape[1]):
+            out[r, c] = x[r, c]
+    return softmax_small(out, temperature)
