@@ -260,6 +260,14 @@ def test_turned(kind, shape):
     source = around[2 : 2 + n, 3 : 3 + m]
     room = np.zeros((m + 4, n + 7), kind)
     target = room[1 : 1 + m, 2 : 2 + n]
-    turned(source, target)
+    turned(source, target, False)
+    np.testing.assert_array_equal(target, source.T)
+    assert np.count_nonzero(room) == target.size
+
+    width = -(-n // 16) * 16  # rows at cache lines, as a target that is streamed must have them
+    room = np.zeros((m * width + 16), kind)
+    start = (-room.ctypes.data % 64) // room.itemsize
+    target = room[start : start + m * width].reshape(m, width)[:, :n]
+    turned(source, target, True)
     np.testing.assert_array_equal(target, source.T)
     assert np.count_nonzero(room) == target.size

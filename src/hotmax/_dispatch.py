@@ -28,14 +28,16 @@ from hotmax._boundary import (
     compute_type,
     give_back,
 )
+from hotmax._kernels.columns import FACTS, PHASES, STRIP
 from hotmax._kernels.lanes import LANES
-from hotmax._kernels.narrow import CHUNK, settle
+from hotmax._kernels.narrow import CHUNK, settle, top
 from hotmax._kernels.short import SHORT
-from hotmax._kernels.softmax import BLOCK, KEEP, add_sums, block_sums, top
+from hotmax._kernels.softmax import BLOCK, KEEP, add_sums, block_sums
 from hotmax._kernels.staging import turned
 
 STEP = 1 << 18  # entries that one range of rows holds at least: some 150 microseconds of work
-STAGE = 1 << 16  # entries of a staging buffer
+STAGE = 1 << 17  # entries of a staging buffer
+COLUMNS = 3 << 18  # bytes of it, if classes lie apart: the more side by side, the fewer visits
 LONG = 1 << 20  # classes from which the blocks of one row are shared among threads
 ROOM = 1 << 20  # bytes of scratch space that a thread keeps
 LINE = 64  # bytes of a cache line
@@ -55,6 +57,7 @@ class Operation:
     reduces: bool  # one number for each row, or one for each entry
     empty: float | None  # for a row with nothing allowed; None: as the kernel has it
     wide: Callable[..., None] | None = None  # over float64 rows, with room for one row
+    columns: Callable[..., bool] | None = None  # over float32 rows side by side, classes apart
 
 
 _own = threading.local()
@@ -203,19 +206,34 @@ def pieces(start: int, stop: int, inner: int) -> Iterator[tuple[int, slice, slic
         start += last - first
 
 
-def for_stages(work: Callable[[int, int], None], rows: Rows) -> None:
-    """Rows over threads in ranges that suit a staging buffer; long rows one after another."""
+def for_stages(work: Callable[[int, int], None], rows: Rows, step: int = 0) -> None:
+    """Rows over threads in ranges of `step`, or as suits a staging buffer; long ones one by one."""
     if rows.classes >= LONG:
         for r in range(rows.count):
             work(r, r + 1)
     else:
-        step = STAGE // max(rows.classes, 1)
-        _threads.for_ranges(work, rows.count, max(step, min(64, 2 * step), 1))
+        _threads.for_ranges(work, rows.count, step or max(STAGE // max(rows.classes, 1), 1))
 
 
 def is_beside(array: Array) -> bool:
     """Rows side by side in memory, their classes apart?"""
-    return len(array) > 1 and array.strides[0] == array.itemsize
+    return array.shape[-2] > 1 and array.strides[-2] == array.itemsize
+
+
+def is_at_lines(array: Array) -> bool:
+    """Does each row begin at a cache line?"""
+    return array.ctypes.data % LINE == 0 and array.strides[0] % LINE == 0
+
+
+def compute_columns(
+    columns: Callable[..., bool], x: Array, out: Array, temperature: float, streamed: bool
+) -> bool:
+    """Whole cache lines of columns as they lie; False, with nothing done, if it cannot be done."""
+    width = x.shape[1]
+    if width % (LINE // 4):
+        return False
+    facts, sums = np.empty((FACTS, width), np.float32), np.empty((PHASES, width))
+    return columns(x, out, temperature, facts, sums, streamed and is_at_lines(out))
 
 
 def run_staged(operation: Operation, rows: Rows, out3: Array) -> None:
@@ -226,24 +244,37 @@ def run_staged(operation: Operation, rows: Rows, out3: Array) -> None:
         x3, out3 = x3.swapaxes(0, 1), out3.swapaxes(0, 1)
         where3 = None if where3 is None else where3.swapaxes(0, 1)
     inner = x3.shape[1]
+    beside = rows.x.dtype == kind and is_beside(x3)
+    step = max((COLUMNS // kind.itemsize if beside else STAGE) // max(rows.classes, 1), 1)
+    in_columns = operation.columns if kind == FLOAT32 and beside and where3 is None else None
+    if in_columns is not None and (
+        rows.classes <= SHORT or heat.size > 1 or out3.dtype != kind or not is_beside(out3)
+    ):
+        in_columns = None
+
+    streamed = out3.nbytes >= STREAM
 
     def work(start: int, stop: int) -> None:
-        for outer, part, numbers in pieces(start, stop, inner):
-            stage((outer, part), heat if heat.size == 1 else heat[numbers])
+        for outer, part, _ in pieces(start, stop, inner):
+            x, out = x3[outer, part].T, out3[outer, part].T
+            if in_columns is None or not compute_columns(in_columns, x, out, heat[0], streamed):
+                for first in range(part.start, part.stop, step):
+                    here = slice(first, min(first + step, part.stop))
+                    whole = outer * inner
+                    t = heat if heat.size == 1 else heat[whole + here.start : whole + here.stop]
+                    stage((outer, here), t)
 
     def stage(place: tuple[int, slice], temperature: Array) -> None:
         source, target = x3[place], out3[place]
         buffer = room("stage", source.size, kind).reshape(source.shape)
-        if source.dtype == kind and is_beside(source):
-            turned(source.T, buffer)
+        if beside:
+            turned(source.T, buffer, False)
         else:
             buffer[...] = source
         if where3 is not None:  # a masked entry becomes one that is not there
             absent = np.where(np.signbit(temperature), np.inf, -np.inf)[:, None]
             np.copyto(buffer, absent, where=~where3[place], casting="same_kind")
-        # In place: float64 loops would find their arrays overlapping and run one entry at a time.
-        narrow = kind == FLOAT32 and not operation.reduces
-        result = buffer if narrow else np.empty(target.shape, kind)
+        result = np.empty(target.shape, kind) if operation.reduces else buffer
         if rows.classes >= LONG:
             compute_all(operation, buffer, result, temperature)
         else:
@@ -251,13 +282,13 @@ def run_staged(operation: Operation, rows: Rows, out3: Array) -> None:
         if where3 is not None and operation.empty is not None:
             result[~where3[place].any(axis=-1)] = operation.empty
         if target.dtype == kind and target.ndim == 2 and is_beside(target):
-            turned(result, target.T)
+            turned(result, target.T, streamed and is_at_lines(target.T))
         else:
             with np.errstate(all="ignore"):  # a float32 beyond float16 is inf, without a word
                 target[...] = result
         keep("stage", buffer)
 
-    for_stages(work, rows)
+    for_stages(work, rows, step if in_columns is None else max(STRIP, step // STRIP * STRIP))
 
 
 def map_entries(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from hotmax._dispatch import Operation
-from hotmax._kernels import lanes, moments, softmax as kernels
+from hotmax._kernels import columns, lanes, moments, softmax as kernels
 
 SMALL = 32  # rows that are not worth more than the shortest way to a kernel
 
@@ -17,6 +17,7 @@ SOFTMAX = Operation(
     reduces=False,
     empty=0.0,
     wide=kernels.softmax_rows_wide,
+    columns=columns.softmax_columns,
 )
 
 LOG_SOFTMAX = Operation(

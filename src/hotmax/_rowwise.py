@@ -115,7 +115,7 @@ def _staged(
 def _fetch(source: Array, kind: np.dtype[Any]) -> Array:
     buffer = np.empty(source.shape, kind)
     if source.dtype == kind and is_beside(source):
-        turned(source.T, buffer)
+        turned(source.T, buffer, False)
     else:
         buffer[...] = source
     return buffer
@@ -123,7 +123,7 @@ def _fetch(source: Array, kind: np.dtype[Any]) -> Array:
 
 def _store(result: Array, target: Array) -> None:
     if target.dtype == result.dtype and is_beside(target):
-        turned(result, target.T)
+        turned(result, target.T, False)
     else:
         with np.errstate(all="ignore"):  # a float32 beyond float16 is inf, without a word
             target[...] = result

@@ -13,7 +13,8 @@ import numpy as np
 from hotmax._kernels.arithmetic import two_sum
 from hotmax._kernels.compiling import kernel
 from hotmax._kernels.losses import at_maximum, chance_parts, divide, divisor_of, write_probabilities
-from hotmax._kernels.softmax import NAN, NOTHING, PLAIN, regime, row_sums, sign_of, top
+from hotmax._kernels.narrow import top
+from hotmax._kernels.softmax import NAN, NOTHING, PLAIN, regime, row_sums, sign_of
 
 
 @kernel

@@ -17,7 +17,8 @@ from hotmax._kernels.losses import (
     loss_parts,
     write_probabilities,
 )
-from hotmax._kernels.softmax import NAN, NOTHING, regime, row_sums, sign_of, top
+from hotmax._kernels.narrow import top
+from hotmax._kernels.softmax import NAN, NOTHING, regime, row_sums, sign_of
 
 
 @kernel

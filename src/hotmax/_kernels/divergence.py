@@ -28,7 +28,8 @@ from hotmax._kernels.losses import (
     shares,
     write_probabilities,
 )
-from hotmax._kernels.softmax import NAN, NOTHING, PLAIN, log_of_sums, regime, row_sums, sign_of, top
+from hotmax._kernels.narrow import top
+from hotmax._kernels.softmax import NAN, NOTHING, PLAIN, log_of_sums, regime, row_sums, sign_of
 from hotmax._kernels.wide import over, product, scale_of
 
 FAR = -0.7  # log((1 + S) / (1 - q's mass elsewhere)) above 0.7: nothing nearly cancels

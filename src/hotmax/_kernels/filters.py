@@ -22,9 +22,10 @@ from hotmax._kernels.inversion import (
     total_of,
     weigh,
 )
+from hotmax._kernels.narrow import top
 from hotmax._kernels.random import CHANCE, DRAW, NOISE, gumbel, uniform
 from hotmax._kernels.selection import extremes, find_cut
-from hotmax._kernels.softmax import sign_of, top
+from hotmax._kernels.softmax import sign_of
 
 # The steps. A step's numbers are in columns 0 to 2 of its line, and its rule for ties in column 3.
 (

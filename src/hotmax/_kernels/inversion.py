@@ -24,8 +24,9 @@ from hotmax._kernels.lanes import (
     lane_sums,
     set_slopes,
 )
+from hotmax._kernels.narrow import top
 from hotmax._kernels.random import DRAW, uniform
-from hotmax._kernels.softmax import HARD, PLAIN, regime, sign_of, top
+from hotmax._kernels.softmax import HARD, PLAIN, regime, sign_of
 from hotmax._kernels.vectors import add_in_any_order, fma
 from hotmax._kernels.wide import softmax_wide
 

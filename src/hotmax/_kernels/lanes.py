@@ -21,6 +21,7 @@ from hotmax._kernels.arithmetic import (
     with_fraction,
 )
 from hotmax._kernels.compiling import inline, kernel
+from hotmax._kernels.narrow import top
 from hotmax._kernels.short import softmax_short
 from hotmax._kernels.softmax import (
     PLAIN,
@@ -31,7 +32,6 @@ from hotmax._kernels.softmax import (
     regime,
     smoothmax_of,
     softmax_limit,
-    top,
 )
 from hotmax._kernels.vectors import fma
 from hotmax._kernels.wide import exponent, log_softmax_wide, over, scale_of

@@ -31,7 +31,7 @@ from hotmax._kernels.arithmetic import (
     with_fraction,
 )
 from hotmax._kernels.compiling import inline, kernel
-from hotmax._kernels.narrow import is_narrow, softmax_narrow
+from hotmax._kernels.narrow import is_narrow, softmax_narrow, top
 from hotmax._kernels.softmax import (
     HARD,
     NAN,
@@ -42,7 +42,6 @@ from hotmax._kernels.softmax import (
     row_sums,
     sign_of,
     softmax_limit,
-    top,
 )
 from hotmax._kernels.vectors import add_in_any_order
 from hotmax._kernels.wide import (

@@ -18,6 +18,7 @@ from hotmax._kernels.arithmetic import (
     with_fraction,
 )
 from hotmax._kernels.compiling import kernel
+from hotmax._kernels.narrow import top
 from hotmax._kernels.softmax import (
     FLAT,
     PLAIN,
@@ -29,7 +30,6 @@ from hotmax._kernels.softmax import (
     sign_of,
     smoothmax_of,
     softmax_block,
-    top,
 )
 from hotmax._kernels.wide import exponent, over, product, scale_of
 

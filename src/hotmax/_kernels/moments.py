@@ -17,6 +17,7 @@ from hotmax._kernels.arithmetic import (
     with_fraction,
 )
 from hotmax._kernels.compiling import kernel
+from hotmax._kernels.narrow import top
 from hotmax._kernels.softmax import (
     FLAT,
     HARD,
@@ -26,7 +27,6 @@ from hotmax._kernels.softmax import (
     regime,
     row_sums,
     sign_of,
-    top,
 )
 from hotmax._kernels.wide import STRIP, accumulate, combine, exponent, over, product, scale_of
 

@@ -5,13 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hotmax._kernels.compiling import kernel
-from hotmax._kernels.softmax import (
-    logsumexp_of,
-    row_sums,
-    sign_of,
-    softmax_block,
-    top,
-)
+from hotmax._kernels.narrow import top
+from hotmax._kernels.softmax import logsumexp_of, row_sums, sign_of, softmax_block
 
 
 @kernel

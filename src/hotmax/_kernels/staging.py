@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from hotmax._kernels.compiling import inline, kernel
-from hotmax._kernels.vectors import WIDTH, load, store, turned_vectors
+from hotmax._kernels.vectors import WIDTH, borrowed, fence, load, store, stream, turned_vectors
 
 
 @inline
-def turn_tile(source, i, j, target):
-    """target[j : j + WIDTH, i : i + WIDTH] = source[i : i + WIDTH, j : j + WIDTH].T
+def turned_tile(source, i, j):
+    """source[i : i + WIDTH, j : j + WIDTH].T as WIDTH vectors.
 
     Left to itself the compiler moves one entry at a time, which takes three times as long.
     """
-    lines = turned_vectors(
+    return turned_vectors(
         load(source[i], j),
         load(source[i + 1], j),
         load(source[i + 2], j),
@@ -22,26 +22,41 @@ def turn_tile(source, i, j, target):
         load(source[i + 6], j),
         load(source[i + 7], j),
     )
-    store(target[j], i, lines[0])
-    store(target[j + 1], i, lines[1])
-    store(target[j + 2], i, lines[2])
-    store(target[j + 3], i, lines[3])
-    store(target[j + 4], i, lines[4])
-    store(target[j + 5], i, lines[5])
-    store(target[j + 6], i, lines[6])
-    store(target[j + 7], i, lines[7])
+
+
+@inline
+def turn_tile(source, i, j, target):
+    lines = turned_tile(source, i, j)
+    for k in range(WIDTH):
+        store(target[j + k], i, lines[k])
+
+
+@inline
+def stream_tiles(source, i, j, target):
+    """Two tiles at once, past the caches, so that float32 lines of memory are written whole."""
+    left, right = turned_tile(source, i, j), turned_tile(source, i + WIDTH, j)
+    for k in range(WIDTH):
+        stream(target[j + k], i, left[k])
+        stream(target[j + k], i + WIDTH, right[k])
 
 
 @kernel
-def turned(source, target):
+def turned(source, target, streamed):
     """target[j, i] = source[i, j]; both hold the entries of their last dimension side by side.
 
     In tiles, and along the longer dimension first: the shorter is some cache lines wide, which are
-    used up before they are lost.
+    used up before they are lost. A target that is streamed lies at cache lines, row by row.
     """
+    source, target = borrowed(source), borrowed(target)
     rows, columns = source.shape
     whole_rows, whole_columns = rows - rows % WIDTH, columns - columns % WIDTH
-    if rows >= columns:
+    if streamed:
+        whole_rows = rows - rows % (2 * WIDTH)
+        for j in range(0, whole_columns, WIDTH):
+            for i in range(0, whole_rows, 2 * WIDTH):
+                stream_tiles(source, i, j, target)
+        fence()
+    elif rows >= columns:
         for i in range(0, whole_rows, WIDTH):
             for j in range(0, whole_columns, WIDTH):
                 turn_tile(source, i, j, target)

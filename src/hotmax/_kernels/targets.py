@@ -20,7 +20,8 @@ from hotmax._kernels.losses import (
     take_shares,
     write_probabilities,
 )
-from hotmax._kernels.softmax import NAN, NOTHING, PLAIN, regime, row_sums, sign_of, top
+from hotmax._kernels.narrow import top
+from hotmax._kernels.softmax import NAN, NOTHING, PLAIN, regime, row_sums, sign_of
 from hotmax._kernels.wide import STRIP, accumulate, combine, over, product, scale_of
 
 

@@ -71,8 +71,8 @@ if config.DISABLE_JIT:  # the same words in plain Python, so that kernels can be
 
     def scaled_by(q: Any, shifted: Any) -> Any:
         kind, shift = (np.int32, 23) if q.dtype == np.float32 else (np.int64, 52)
-        bits = np.asarray(q).view(kind) + (np.asarray(shifted).view(kind) << kind(shift))
-        return bits.astype(kind).view(q.dtype)[()]
+        power = np.left_shift(np.asarray(shifted).view(kind), shift, dtype=kind)
+        return (np.asarray(q).view(kind) + power).view(q.dtype)[()]
 
     def add_in_any_order(a: Any, b: Any) -> Any:
         return a + b
@@ -130,7 +130,7 @@ if config.DISABLE_JIT:  # the same words in plain Python, so that kernels can be
 
 else:
 
-    class Vector(types.Type):
+    class Vector(types.Type):  # type: ignore[misc]
         """WIDTH numbers of one type, in as many registers as the processor needs for them."""
 
         def __init__(self, kind: Any) -> None:
@@ -138,7 +138,7 @@ else:
             super().__init__(name=f"Vector({kind})")
 
     @register_model(Vector)
-    class VectorModel(models.PrimitiveModel):
+    class VectorModel(models.PrimitiveModel):  # type: ignore[misc]
         def __init__(self, manager, vector):
             entry = ir.IntType(1) if vector.kind == types.boolean else manager[vector.kind].be_type
             super().__init__(manager, vector, ir.VectorType(entry, WIDTH))
@@ -172,7 +172,7 @@ else:
         """An operator between vectors, or a vector and a number."""
 
         @infer_global(symbol)
-        class Template(AbstractTemplate):
+        class Template(AbstractTemplate):  # type: ignore[misc]
             def generic(self, arguments, keywords):
                 if len(arguments) == count and any(isinstance(a, Vector) for a in arguments):
                     kind = _together(arguments)

@@ -1,0 +1,157 @@
+"""softmax of float32 rows whose classes lie apart and which lie side by side: columns of a matrix.
+
+    sums     e = exp(x / T) relative to 2**k, with k from the first rows, summed column by column
+    write    the same relative to the column's maximum, times 1 / sum
+
+A matrix is read twice, row by row, as it lies in memory. A power of two changes no digit, and each
+column has the 2 * WIDTH sums that a row has in `exp_narrow`: the bits are those of a row.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hotmax._kernels.arithmetic import LOG2E, UNBIAS32, exp2_line32
+from hotmax._kernels.compiling import inline, kernel
+from hotmax._kernels.narrow import PART, is_narrow, line32, scaled, unit_of
+from hotmax._kernels.vectors import (
+    WIDTH,
+    borrowed,
+    fence,
+    load,
+    maximum,
+    prefetch,
+    store,
+    stream,
+    widened,
+)
+
+LINE = 2 * WIDTH  # columns of a cache line
+STRIP = 512  # columns at a time
+PHASES = 2 * WIDTH  # sums that a row has
+FIRST = 16  # rows that tell k
+REACH = 48  # how far, in powers of two, a column may rise above its first rows
+
+# What is known of each column, in rows of one array.
+TOP, BEGUN, LOW, ORIGIN, INVERSE, INVERSE_LOW, PEAK, SHARE, FACTS = range(9)
+
+
+@inline
+def raise_tops(x, facts, start, stop):
+    """facts[TOP] = the largest of each column so far and x[start:stop]."""
+    for i in range(start, stop):
+        for j in range(0, x.shape[1], WIDTH):
+            store(facts[TOP], j, maximum(load(x[i], j), load(facts[TOP], j)))
+
+
+@inline
+def phase_of(i, n):
+    """Which of its sums the i-th class of n is added to, as in `exp_narrow`."""
+    whole = n // PHASES * PHASES
+    return i % PHASES if i < whole else (i - whole) % WIDTH
+
+
+@inline
+def exponential(v, facts, j, slope, slope_low):
+    return exp2_line32(v, load(facts[LOW], j), slope, slope_low, load(facts[ORIGIN], j))
+
+
+@inline
+def add_exponentials(x, facts, slope, slope_low, sums):
+    """Each column's exponentials to its sums, and its maximum to facts[TOP]."""
+    n = x.shape[0]
+    for i in range(n):
+        row, upcoming, total = x[i], x[min(i + 1, n - 1)], sums[phase_of(i, n)]
+        for j in range(0, x.shape[1], LINE):
+            prefetch(upcoming, j)
+            v, w = load(row, j), load(row, j + WIDTH)
+            # the new entry first: else the compiler stores with a mask, which takes 20 cycles
+            store(facts[TOP], j, maximum(v, load(facts[TOP], j)))
+            store(facts[TOP], j + WIDTH, maximum(w, load(facts[TOP], j + WIDTH)))
+            e = exponential(v, facts, j, slope, slope_low)
+            f = exponential(w, facts, j + WIDTH, slope, slope_low)
+            store(total, j, load(total, j) + widened(e))
+            store(total, j + WIDTH, load(total, j + WIDTH) + widened(f))
+
+
+@inline
+def sum_of_phases(sums, j):
+    """The sums of column j as one, in the order of `sum_of`."""
+    near = ((sums[0, j] + sums[8, j]) + (sums[4, j] + sums[12, j])) + (
+        (sums[2, j] + sums[10, j]) + (sums[6, j] + sums[14, j])
+    )
+    far = ((sums[1, j] + sums[9, j]) + (sums[5, j] + sums[13, j])) + (
+        (sums[3, j] + sums[11, j]) + (sums[7, j] + sums[15, j])
+    )
+    return near + far
+
+
+@inline
+def probability(v, facts, j, slope, slope_low):
+    constants = (
+        load(facts[INVERSE], j),
+        load(facts[INVERSE_LOW], j),
+        load(facts[PEAK], j),
+        load(facts[SHARE], j),
+    )
+    return scaled(exponential(v, facts, j, slope, slope_low), constants)
+
+
+@inline
+def write_columns(x, out, facts, slope, slope_low, streamed):
+    n = x.shape[0]
+    for i in range(n):
+        row, upcoming, target = x[i], x[min(i + 1, n - 1)], out[i]
+        for j in range(0, x.shape[1], LINE):
+            prefetch(upcoming, j)
+            p = probability(load(row, j), facts, j, slope, slope_low)
+            q = probability(load(row, j + WIDTH), facts, j + WIDTH, slope, slope_low)
+            if streamed:
+                stream(target, j, p)
+                stream(target, j + WIDTH, q)
+            else:
+                store(target, j, p)
+                store(target, j + WIDTH, q)
+
+
+@kernel
+def softmax_columns(x, out, temperature, facts, sums, streamed):
+    """A multiple of LINE columns; False, with nothing written, if one of them is special.
+
+    `facts` has room for FACTS rows and `sums` for PHASES. out may be x. If it is streamed, each of
+    its rows must lie at a cache line.
+    """
+    x, out, facts, sums = borrowed(x), borrowed(out), borrowed(facts), borrowed(sums)
+    n, columns = x.shape
+    if n > PART or not 2.0**-90 < temperature < 2.0**90:
+        return False
+    steep = LOG2E / temperature
+    facts[TOP, :] = -np.inf
+    sums[:, :] = 0.0
+    raise_tops(x, facts, 0, min(FIRST, n))
+    slope, slope_low = np.float32(0.0), np.float32(0.0)
+    for j in range(columns):
+        m = np.float64(facts[TOP, j])
+        if not (abs(m) < np.inf and is_narrow(m, temperature)):
+            return False
+        facts[BEGUN, j] = np.rint(m * steep)
+        facts[LOW, j], slope, slope_low, facts[ORIGIN, j] = line32(m, temperature)
+    add_exponentials(x, facts, slope, slope_low, sums)
+    for j in range(columns):
+        m = np.float64(facts[TOP, j])
+        rise = np.rint(m * steep) - facts[BEGUN, j]
+        if not (abs(m) < np.inf and is_narrow(m, temperature) and rise < REACH):
+            return False
+        total = math.ldexp(sum_of_phases(sums, j), -int(rise))
+        low, slope, slope_low, origin = line32(m, temperature)
+        wide = 1.0 / total
+        inverse = np.float32(wide)
+        facts[LOW, j], facts[ORIGIN, j] = low, origin
+        facts[INVERSE, j], facts[INVERSE_LOW, j] = inverse, np.float32(wide - np.float64(inverse))
+        facts[PEAK, j] = exp2_line32(np.float32(m), low, slope, slope_low, origin)
+        facts[SHARE, j] = np.float32(unit_of(m, temperature) / (total * UNBIAS32))
+    write_columns(x, out, facts, slope, slope_low, streamed)
+    fence()
+    return True
