@@ -306,8 +306,9 @@ HOT = {
 }
 
 INSPECT = """
-    import importlib, json, re, sys
+    import importlib, json, re
     import numpy as np, hotmax as hm
+    from numba.core.caching import FunctionCache
 
     for kind in (np.float32, np.float64):
         for n in (10, 1000):
@@ -337,18 +338,24 @@ INSPECT = """
                 if re.match(rf"_ZN6hotmax8_kernels\\w*\\d{name}B", label)]
 
     report = {"asm": {}, "llvm": {}}
-    for module in ("arithmetic", "softmax", "wide", "narrow", "lanes", "moments", "weighted",
-                   "losses", "targets", "loss_lanes", "products", "running", "attention_vjp",
-                   "calibration"):
+    for module in MODULES:
         for name, value in vars(importlib.import_module(f"hotmax._kernels.{module}")).items():
-            if hasattr(value, "inspect_llvm") and value.signatures:
-                key = value.py_func.__module__.split(".")[-1] + "." + value.py_func.__name__
-                if key not in report["llvm"]:
-                    report["llvm"][key] = [v for v in value.inspect_llvm().values()]
-                    report["asm"][key] = [
-                        own_code(asm, value.py_func.__name__)
-                        for asm in value.inspect_asm().values()
-                    ]
+            key = f"{module}.{name}"
+            if getattr(value, "__module__", "") != f"hotmax._kernels.{module}":
+                continue  # another module's word
+            if not isinstance(getattr(value, "_cache", None), FunctionCache):
+                continue  # part of whatever uses it
+            stored = value._cache._cache_file._load_index()
+            for signature in {signature for signature, *_ in stored}:
+                value.compile(signature)
+            libraries = [each.library for each in value.overloads.values()]
+            modules = [each._get_module_for_linking() for each in libraries]
+            report["llvm"][key] = [str(each) for each in modules]
+            if name in HOT.get(module, ()):
+                report["asm"][key] = [
+                    own_code(str(library._codegen._tm.emit_assembly(each)), name)
+                    for library, each in zip(libraries, modules, strict=True)
+                ]
     json.dump(report, open(OUTPUT, "w"))
 """
 
@@ -370,11 +377,13 @@ REASSOCIATED = FLAGS.format(r"(?:[a-z]+ )*reassoc\b")
 def test_the_generated_code(tmp_path):
     """The hot loops work on whole vectors, and no instruction may assume away nan or inf.
 
-    Compiled afresh, since Numba keeps no assembly of what it loads from its cache.
+    Numba keeps each kernel that it compiled as LLVM's code after all optimisation, for others to be
+    linked with: that is what is read here, of every kernel that these calls or any test compiled.
     """
     output = tmp_path / "report.json"
-    code = textwrap.dedent(INSPECT).replace("OUTPUT", repr(str(output)))
-    run(code, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+    modules = sorted(path.stem for path in (PACKAGE / "_kernels").glob("[a-z]*.py"))
+    code = INSPECT.replace("OUTPUT", repr(str(output))).replace("MODULES", repr(modules))
+    run(code.replace("HOT", repr(HOT)))
     report = json.loads(output.read_text())
 
     flagged = {
