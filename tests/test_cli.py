@@ -583,11 +583,11 @@ def test_doctor_finds_what_is_wrong(run, monkeypatch, tmp_path):
     class Kernel:
         _cache = Unwritable()
 
-    monkeypatch.setattr(doctor.narrow, "exp_narrow", Kernel)
+    monkeypatch.setattr(doctor.narrow, "top", Kernel)
     monkeypatch.setattr(os, "access", lambda *given: False)
     (finding,) = doctor.cache()
     assert (finding.state, "each process compiles" in finding.text) == ("WRONG", True)
-    monkeypatch.setattr(doctor.narrow, "exp_narrow", object())
+    monkeypatch.setattr(doctor.narrow, "top", object())
     (finding,) = doctor.cache()
     assert finding.state == "WRONG"
 

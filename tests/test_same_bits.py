@@ -105,6 +105,26 @@ def test_axis(n, type_name):
             assert bits(f(rows[0].reshape(2, -1), axis=(0, 1))) == bits(want[0]), f.__name__
 
 
+@pytest.mark.parametrize("n", [65, 79, 513, 5000, 17_000])
+@pytest.mark.parametrize("columns", [16, 40, 528])
+def test_columns_as_they_lie(n, columns):
+    """Many float32 columns side by side are read row by row, unless one of them is special."""
+    x = (np.random.default_rng(n).standard_normal((n, columns)) * 4).astype(np.float32)
+    x[:, 3] = -1e3 + x[:, 3] / 64  # a sum far from 1
+    x[17:, 7] += 60  # a maximum well above the first rows
+    for change in (None, np.nan, np.inf, -np.inf, 3e4):
+        if change is not None:
+            x[n // 2, 1] = change
+            x[: n // 2, 2] = -np.inf
+        rows = hm.softmax(np.ascontiguousarray(x.T))
+        assert bits(hm.softmax(x, axis=0).T) == bits(rows), change
+        place = x.copy()
+        hm.softmax(place, axis=0, out=place)
+        assert bits(place.T) == bits(rows), change
+    cube = np.stack([x, x[::-1]])
+    assert bits(hm.softmax(cube, axis=1)[1]) == bits(hm.softmax(cube[1].copy(), axis=0))
+
+
 def layouts_of(row: np.ndarray) -> dict[str, np.ndarray]:
     """The same row, lying in memory in other ways."""
     n = row.size

@@ -51,6 +51,37 @@ def test_accuracy(case, type_name):
     assert row.tobytes() == before
 
 
+@pytest.mark.parametrize("temperature", [1.0, 0.7, 30.0])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3, 4, 5), (4, 3, 0, 5, 2, 1), (1, 4, 0, 2)])
+def test_long_rows_whose_parts_lie_far_apart(order, temperature):
+    """float32 rows beyond 16384 classes are computed in parts, each relative to its own maximum."""
+    heights = np.array([0.0, -10.0, -40.0, -70.0, -95.0, -np.inf])[list(order)]
+    rng = np.random.default_rng(0)
+    x = np.concatenate([h + rng.standard_normal(17_000) for h in heights]).astype(np.float32)
+    x *= np.float32(temperature)
+    got = hm.softmax(x, temperature=temperature)
+    z = x.astype(np.longdouble) / np.longdouble(temperature)
+    terms = np.exp(z - z.max())
+    true = terms / terms.sum()
+    spacing = np.spacing(np.maximum(true.astype(np.float32), np.float32(2.0**-149)))
+    assert (np.abs(got.astype(np.longdouble) - true) / spacing).max() <= 2.0
+    assert got[x == -np.inf].max(initial=0.0) == 0.0
+    for bad in (np.nan, np.inf):
+        y = x.copy()
+        y[20_000] = bad
+        want = np.full(y.size, np.nan) if np.isnan(bad) else np.arange(y.size) == 20_000
+        same(hm.softmax(y, temperature=temperature), want)
+
+
+def test_large_results():
+    """A result of 32 MB or more begins at a huge page, and is like any other array."""
+    x = np.random.default_rng(0).standard_normal((8200, 1024), np.float32)
+    p = hm.softmax(x)
+    assert p.ctypes.data % 2**21 == 0
+    assert (p.shape, p.flags.c_contiguous, p.flags.writeable) == (x.shape, True, True)
+    assert p[-3:].tobytes() == hm.softmax(x[-3:]).tobytes()
+
+
 def test_probabilities_add_up_to_one():
     for n in (2, 10, 64, 65, 1000, 100_000):
         p = hm.softmax(np.random.default_rng(n).standard_normal(n) * 5)

@@ -113,7 +113,7 @@ def cache() -> Iterator[Finding]:
     if numba.config.DISABLE_JIT:
         yield Finding("kernels", WRONG, "NUMBA_DISABLE_JIT=1: they run as plain Python, slowly")
         return
-    kept = getattr(narrow.exp_narrow, "_cache", None)
+    kept = getattr(narrow.top, "_cache", None)
     path = getattr(kept, "cache_path", None)
     if path is None:
         yield Finding(
@@ -163,7 +163,7 @@ def assembly() -> str:
     fresh = njit(nogil=True, error_model="numpy")(narrow.exp_narrow.py_func)
     x = np.zeros(64, np.float32)
     m = np.float32(0.0)
-    fresh(x, np.empty_like(x), *(m,) * 4)
+    fresh(x, np.empty_like(x), 0, x.size, 0, (m,) * 4, x)
     return "\n".join(fresh.inspect_asm().values())
 
 
