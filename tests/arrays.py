@@ -50,6 +50,17 @@ def too_early(*arguments: Any, **options: Any) -> None:
     raise AssertionError("a lazy array was computed")
 
 
+COMPILED: dict[tuple[Callable[..., Any], str], Any] = {}
+
+
+def compiled(function: Callable[..., Any], fixed: dict[str, Any]) -> Callable[..., Any]:
+    """The function jitted, with options known to the compiler: the same again for the same."""
+    key = function, str(fixed)  # 0.0 and -0.0 are two
+    if key not in COMPILED:
+        COMPILED[key] = jax.jit(lambda a, more: function(a, **fixed, **more))
+    return COMPILED[key]
+
+
 @dataclass(frozen=True)
 class Kind:
     """One kind of array."""
@@ -67,7 +78,7 @@ class Kind:
         fixed = {k: v for k, v in options.items() if k not in arrays}
         given = self.make(np.asarray(x))
         if self.jitted:
-            result = jax.jit(lambda a, more: function(a, **fixed, **more))(given, arrays)
+            result = compiled(function, fixed)(given, arrays)
         else:
             lazy = self.library == "dask"
             generic = self.name == "torch, generic"

@@ -748,6 +748,15 @@ def test_ascii_where_the_terminal_has_no_more():
     assert r"\xe9" in done.stdout
 
 
+@pytest.fixture
+def interruptible():
+    """A job in a shell's background ignores the signal, and so would what it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_interrupting_a_long_command(tmp_path):
     np.savez(tmp_path / "x.npz", logits=np.random.default_rng(0).normal(size=(200_000, 100)))
     command = [sys.executable, "-m", "hotmax", "softmax", str(tmp_path / "x.npz")]

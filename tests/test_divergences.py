@@ -203,7 +203,7 @@ def test_formulas(kind, run):
 
     Where KL is large, the gradient by p is a difference of terms of its size.
     """
-    sizes = [1e-6, 0.3, 3.0, 100.0] if kind == "shifted" else [1e-15, 1e-6, 0.3, 3.0, 100.0]
+    sizes = [1e-4 if kind == "shifted" else 1e-15, 1e-6, 0.3, 3.0, 100.0]
     bar = 1e-8 if kind == "shifted" else 1e-11
     x, z = np.stack([rows_of(kind, 5, size) for size in sizes], axis=1)
     for heat in (0.01, 1.0, -3.0, 1e10, 1e100):
@@ -254,9 +254,8 @@ def test_formulas_with_a_temperature_for_each_row(run):
 
 
 def test_jax_at_the_limits():
-    assert (
-        by_jax(hm.distillation_loss, [1.0, 2.0, 0.0], [2.0, 1.0, -INF], temperature=INF)[0] == INF
-    )
+    """Of two classes each: jax compiles every operation for another shape anew."""
+    assert by_jax(hm.distillation_loss, [1.0, 2.0], [2.0, -INF], temperature=INF)[0] == INF
     assert by_jax(hm.distillation_loss, [1.0, 2.0], [2.0, 1.0], temperature=INF)[0] == 0.5
     for x, z, heat in (
         ([0.0, -INF], [0.0, -INF], 1.0),
@@ -265,7 +264,8 @@ def test_jax_at_the_limits():
         ([0.0, -INF], [0.0, 40.0], 1.0),
         ([1.0, 0.0], [2.0, 0.0], 0.0),
         ([1.0, 0.0], [0.0, 1.0], 0.0),
-        ([1.0, 1.0, 0.0], [1.0, 1.0, 1.0], 0.0),
+        ([1.0, 0.0], [1.0, 1.0], 0.0),
+        ([1.0, 1.0], [1.0, 0.0], 0.0),
         ([1.0, 0.0], [0.0, 1.0], INF),
         ([0.0, INF], [0.0, 1.0], 1.0),
         ([NAN, 0.0], [0.0, 1.0], 1.0),
