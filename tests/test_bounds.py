@@ -90,3 +90,73 @@ def test_every_index_lies_within_its_array(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+GUARDED = """
+    import ctypes, itertools, mmap
+    import numpy as np, hotmax as hm
+    from hotmax import _dispatch
+
+    PAGE, ROOM = mmap.PAGESIZE, 1 << 20
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+    class Guarded:
+        # memory between two pages that may not be touched
+        def __init__(self):
+            self.whole = np.frombuffer(mmap.mmap(-1, ROOM + 2 * PAGE), np.uint8)
+            for place in (0, PAGE + ROOM):
+                assert protect(self.whole.ctypes.data + place, PAGE, 0) == 0
+
+        def array(self, shape, kind, at_end):
+            size = int(np.prod(shape)) * np.dtype(kind).itemsize
+            start = PAGE + ROOM - size if at_end else PAGE
+            return self.whole[start : start + size].view(kind).reshape(shape)
+
+    hm.set_threads(2)
+    inputs, outputs = Guarded(), Guarded()
+    rng = np.random.default_rng(0)
+    counts = [*range(1, 34), 63, 64, 65, 79, 80, 513, 1000, 17000]
+    functions = (hm.softmax, hm.log_softmax, hm.softmin, hm.logsumexp, hm.smoothmax)
+    for streamed in (1 << 23, 1):
+        _dispatch.STREAM = streamed
+        for n, kind, at_end in itertools.product(counts, ("float32", "float64"), (False, True)):
+            for rows in (1, 7, 8, 9, 24) if n < 100 else (1, 3):
+                x = inputs.array((rows, n), kind, at_end)
+                x[...] = rng.standard_normal(x.shape) * 3
+                copy = x.copy()
+                for f in functions:
+                    want = f(copy)
+                    out = outputs.array(want.shape, kind, at_end)
+                    f(x, out=out)
+                    assert out.tobytes() == want.tobytes(), (f.__name__, n, rows, kind, at_end)
+                x[...] = hm.softmax(x, out=x)
+                assert x.tobytes() == hm.softmax(copy).tobytes()
+                x[...] = copy
+            if 64 < n < 2000:
+                columns = 48
+                x = inputs.array((n, columns), kind, at_end)
+                out = outputs.array((n, columns), kind, at_end)
+                x[...] = rng.standard_normal(x.shape)
+                hm.softmax(x, axis=0, out=out)
+                assert out.tobytes() == hm.softmax(x.T.copy()).T.tobytes()
+    try:
+        protected = False
+        if __import__("os").fork() == 0:
+            inputs.whole[0] = 1  # the guards do bite: this ends the child
+            __import__("os")._exit(0)
+        protected = __import__("os").wait()[1] != 0
+    finally:
+        print("guarded" if protected else "open")
+"""
+
+
+def test_nothing_is_touched_beyond_an_array():
+    """Vectors are not seen by Numba's check: here the pages around each array are forbidden."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(GUARDED)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split() == ["guarded"]
