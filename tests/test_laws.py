@@ -133,7 +133,10 @@ NOT_THERE = {"hotmax-array_api_strict": {21, 25}, "hotmax-dask": {21}}
 
 @pytest.mark.parametrize("name", ["hotmax-torch", "hotmax-array_api_strict", "hotmax-dask"])
 def test_every_law_holds_for_hotmax_on(name):
-    card = laws.check(name)
+    """On two without float32: jax has the same operations in it, and torch the same kernels."""
+    subject = laws.SUBJECTS[name]
+    types = tuple(t for t in subject.arrays.dtypes() if t != "float32" or name == "hotmax-torch")
+    card = laws.check(replace(subject, dtypes=types))
     absent = {r.law.number for r in card if r.holds is None}
     assert not card.failures, str(card)
     assert absent == NOT_THERE.get(name, set()), str(card)
