@@ -2,6 +2,7 @@
 
 import gc
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -35,3 +36,15 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
+
+
+STATES = {}
+
+
+@pytest.fixture(autouse=True)
+def same_numbers(request):
+    """A test draws the same from its module's RNG, whichever tests ran before it in its process."""
+    module = getattr(request.node, "module", None)
+    if source := getattr(module, "RNG", None):
+        state = STATES.setdefault(module.__name__, source.bit_generator.state)
+        source.bit_generator.state = state
