@@ -76,6 +76,25 @@ def as_array(x: object, name: str = "x") -> Array:
     raise TypeError(f"{name} must hold {ACCEPTED}, got {array.dtype}")
 
 
+class _Unlocked:
+    """What NumPy needs to know of an array's memory, and the array, which keeps it there."""
+
+    def __init__(self, array: Array) -> None:
+        address = array.__array_interface__["data"][0]
+        self.array = array
+        self.__array_interface__ = array.__array_interface__ | {"data": (address, False)}
+
+
+def unlocked(array: Array) -> Array:
+    """A read-only array as if it were not: Numba compiles a kernel for each of the two kinds.
+
+    No kernel writes to what it is given.
+    """
+    if array.flags.writeable or array.dtype not in (FLOAT32, FLOAT64):
+        return array
+    return np.asarray(_Unlocked(array))
+
+
 def compute_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The type that kernels compute in: float32 for it and the half precisions, else float64."""
     return FLOAT32 if dtype.name in ("float16", "bfloat16", "float32") else FLOAT64
@@ -155,14 +174,14 @@ def common_case(
     flags = x.flags
     if not (flags.c_contiguous and flags.aligned):
         return None
-    return x.reshape(-1, x.shape[-1]), np.array([temperature], np.float64)
+    return unlocked(x).reshape(-1, x.shape[-1]), np.array([temperature], np.float64)
 
 
 class Rows:
     """x as (outer, inner, classes), with its mask and one temperature for each row."""
 
     def __init__(self, x: object, axis: Axis, temperature: object, where: object) -> None:
-        self.x = as_array(x)
+        self.x = unlocked(as_array(x))
         self.shape = self.x.shape
         self.axes = normalize_axes(axis, self.x.ndim)
         self.classes = math.prod(self.shape[a] for a in self.axes)
@@ -177,7 +196,7 @@ class Rows:
 
     def _per_row(self, temperature: Array) -> Array:
         if temperature.size == 1 and temperature.ndim <= self.x.ndim:
-            return temperature.reshape(1)
+            return unlocked(temperature.reshape(1))
         try:
             spread = np.broadcast_to(temperature, self.reduced_shape)
         except ValueError:
@@ -185,7 +204,7 @@ class Rows:
                 f"temperature must be a number or broadcast to {self.reduced_shape} (the shape of "
                 f"x with 1 along axis), got shape {temperature.shape}"
             ) from None
-        return np.ascontiguousarray(self.view(spread, reduced=True)).reshape(-1)
+        return unlocked(np.ascontiguousarray(self.view(spread, reduced=True)).reshape(-1))
 
     def _mask(self, where: object) -> Array:
         if library_of(where) is not None:

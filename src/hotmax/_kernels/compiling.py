@@ -19,7 +19,7 @@ def kernel(function: Any, nogil: bool = True) -> Any:
     A cached kernel holds the words that it uses, so an edit of any file here makes all of it stale:
     Numba by itself would look only at the kernel's own file.
     """
-    options = {"nogil": nogil, "error_model": "numpy"}
+    options = {"nogil": nogil, "error_model": "numpy", "no_cfunc_wrapper": True}
     if config.DISABLE_JIT:
         return np.errstate(all="ignore")(function)
     try:
@@ -69,4 +69,5 @@ def quick_kernel(function: Any) -> Any:
 
 def inline(function: Any) -> Any:
     """A word of the vocabulary: compiled into whatever uses it, so that loops vectorise."""
-    return njit(forceinline=True, error_model="numpy")(function)
+    only = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # nobody else calls it
+    return njit(forceinline=True, error_model="numpy", **only)(function)
