@@ -438,7 +438,7 @@ PLAIN = """
     np.seterr(all="ignore")
     rng = np.random.default_rng(0)
     for kind in ("float16", "float32", "float64"):
-        for n in (1, 3, 70):
+        for n in (1, 3, 75):
             x = (rng.standard_normal((2, n)) * 3).astype(kind)
             if n > 1:
                 x[1, 1] = -np.inf

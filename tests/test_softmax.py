@@ -73,6 +73,28 @@ def test_long_rows_whose_parts_lie_far_apart(order, temperature):
         same(hm.softmax(y, temperature=temperature), want)
 
 
+@pytest.mark.parametrize("scale", [10, 100])
+@pytest.mark.parametrize("temperature", [1.0, 0.7, 3.0])
+def test_many_ordinary_rows(scale, temperature):
+    """Among them rows whose maximum is nearly all there is, so that its rounding counts."""
+    x = (np.random.default_rng(1).standard_normal((1000, 1000)) * scale).astype(np.float32)
+    got = hm.softmax(x, temperature=temperature)
+    z = x.astype(np.longdouble) / np.longdouble(temperature)
+    terms = np.exp(z - z.max(-1, keepdims=True))
+    true = terms / terms.sum(-1, keepdims=True)
+    spacing = np.spacing(np.maximum(true.astype(np.float32), np.float32(2.0**-149)))
+    assert (np.abs(got - true) / spacing).max() <= 2.0
+    assert got.max() <= 1.0
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_lone_class_is_certain(axis):
+    x = np.full((2000, 65), -np.inf, np.float32)
+    x[:, 7] = np.linspace(-5, 5, 2000)
+    x = np.ascontiguousarray(x.T) if axis == 0 else x
+    assert (hm.softmax(x, axis=axis).max(axis) == 1.0).all()
+
+
 def test_large_results():
     """A result of 32 MB or more begins at a huge page, and is like any other array."""
     x = np.random.default_rng(0).standard_normal((8200, 1024), np.float32)

@@ -3,8 +3,8 @@
     sums     e = exp(x / T) relative to 2**k, with k from the first rows, summed column by column
     write    the same relative to the column's maximum, times 1 / sum
 
-A matrix is read twice, row by row, as it lies in memory. A power of two changes no digit, and each
-column has the 2 * WIDTH sums that a row has in `exp_narrow`: the bits are those of a row.
+A matrix is read twice, row by row, as it lies in memory. An even power of two changes no digit, and
+each column has the 2 * WIDTH sums that a row has in `exp_narrow`: the bits are those of a row.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import math
 
 import numpy as np
 
-from hotmax._kernels.arithmetic import LOG2E, UNBIAS32, exp2_line32
+from hotmax._kernels.arithmetic import UNBIAS32, exp2_line32
 from hotmax._kernels.compiling import inline, kernel
-from hotmax._kernels.narrow import PART, is_narrow, line32, scaled, unit_of
+from hotmax._kernels.narrow import PART, is_narrow, line32, power_of, scaled, unit_of
 from hotmax._kernels.vectors import (
     WIDTH,
     borrowed,
@@ -127,7 +127,6 @@ def softmax_columns(x, out, temperature, facts, sums, streamed):
     n, columns = x.shape
     if n > PART or not 2.0**-90 < temperature < 2.0**90:
         return False
-    steep = LOG2E / temperature
     facts[TOP, :] = -np.inf
     sums[:, :] = 0.0
     raise_tops(x, facts, 0, min(FIRST, n))
@@ -136,22 +135,24 @@ def softmax_columns(x, out, temperature, facts, sums, streamed):
         m = np.float64(facts[TOP, j])
         if not (abs(m) < np.inf and is_narrow(m, temperature)):
             return False
-        facts[BEGUN, j] = np.rint(m * steep)
+        facts[BEGUN, j] = power_of(m, temperature)
         facts[LOW, j], slope, slope_low, facts[ORIGIN, j] = line32(m, temperature)
     add_exponentials(x, facts, slope, slope_low, sums)
     for j in range(columns):
         m = np.float64(facts[TOP, j])
-        rise = np.rint(m * steep) - facts[BEGUN, j]
+        rise = power_of(m, temperature) - facts[BEGUN, j]
         if not (abs(m) < np.inf and is_narrow(m, temperature) and rise < REACH):
             return False
-        total = math.ldexp(sum_of_phases(sums, j), -int(rise))
         low, slope, slope_low, origin = line32(m, temperature)
-        wide = 1.0 / total
-        inverse = np.float32(wide)
+        peak = exp2_line32(np.float32(m), low, slope, slope_low, origin)
+        unit = unit_of(m, temperature) / UNBIAS32
+        total = math.ldexp(sum_of_phases(sums, j), -int(rise))
+        total += unit - np.float64(peak)
+        inverse = np.float32(1.0 / total)
         facts[LOW, j], facts[ORIGIN, j] = low, origin
-        facts[INVERSE, j], facts[INVERSE_LOW, j] = inverse, np.float32(wide - np.float64(inverse))
-        facts[PEAK, j] = exp2_line32(np.float32(m), low, slope, slope_low, origin)
-        facts[SHARE, j] = np.float32(unit_of(m, temperature) / (total * UNBIAS32))
+        facts[INVERSE, j] = inverse
+        facts[INVERSE_LOW, j] = np.float32(1.0 / total - np.float64(inverse))
+        facts[PEAK, j], facts[SHARE, j] = peak, np.float32(unit / total)
     write_columns(x, out, facts, slope, slope_low, streamed)
     fence()
     return True

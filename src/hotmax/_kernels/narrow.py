@@ -1,9 +1,10 @@
 """The float32 path: long rows of float32 at everyday temperatures, in float32 arithmetic.
 
 exp(x / T) is 2**(slope * x), with the slope in two float32 words. To keep it in range it is taken
-relative not to 2**(slope * m) but to 2**k, where k is the integer nearest slope * m: a whole number
-costs no digits, and no time. The largest exponential, `unit`, then lies between 0.7 and 1.4. Sums
-are float64.
+relative not to 2**(slope * m) but to 2**k, where k is the even number nearest slope * m: a whole
+number costs no digits, and no time. (Half numbers are rounded to even ones: by an odd k they would
+be rounded the other way, and a row could come out differently relative to another k.) The largest
+exponential, `unit`, then lies between 1/2 and 2. Sums are float64.
 """
 
 from __future__ import annotations
@@ -62,6 +63,12 @@ def is_narrow(m, temperature):
 
 
 @inline
+def power_of(m, temperature):
+    """k."""
+    return 2.0 * np.rint(0.5 * (m * (LOG2E / temperature)))
+
+
+@inline
 def line32(m, temperature):
     """The arguments of exp2_line32 for exp(x / T) / 2**k."""
     wide = LOG2E / temperature
@@ -70,15 +77,14 @@ def line32(m, temperature):
         np.float32(m + LOWEST32 / wide),
         slope,
         np.float32(wide - np.float64(slope)),
-        np.float32(np.float64(ROUND32) - np.rint(m * wide)),
+        np.float32(np.float64(ROUND32) - power_of(m, temperature)),
     )
 
 
 @inline
 def unit_of(m, temperature):
     """exp(m / T) / 2**k: what an entry at the maximum comes to."""
-    y = m * (LOG2E / temperature)
-    return exp2_plain(y - np.rint(y))
+    return exp2_plain(m * (LOG2E / temperature) - power_of(m, temperature))
 
 
 @inline
@@ -203,7 +209,6 @@ def softmax_by_parts(x, out, exps, notes, temperature, streamed):
     does not depend on the others. `notes` is room for two numbers a part. While one part is
     computed the next one, or the beginning of the next row, is fetched.
     """
-    slope = LOG2E / temperature
     m = -np.inf
     parts = -(-x.size // PART)
     for p in range(parts):
@@ -212,16 +217,20 @@ def softmax_by_parts(x, out, exps, notes, temperature, streamed):
         if not (abs(own) < np.inf and is_narrow(own, temperature)):
             return False
         line = line32(own, temperature)
-        notes[0, p] = np.rint(own * slope)
+        notes[0, p] = power_of(own, temperature)
         notes[1, p] = exp_narrow(x, exps, start, stop, start, line, x[min(PART, x.size) :])
         m = max(m, own)
-    power = np.rint(m * slope)
+    power = power_of(m, temperature)
     total = 0.0
     for p in range(parts):
         total += math.ldexp(notes[1, p], int(notes[0, p] - power))
     line = line32(m, temperature)
     peak = exp2_line32(np.float32(m), *line)
-    share = np.float32(unit_of(m, temperature) / (total * UNBIAS32))
+    unit = unit_of(m, temperature) / UNBIAS32
+    total += unit - np.float64(
+        peak
+    )  # the largest term without its rounding: it may be all there is
+    share = np.float32(unit / total)
     for p in range(parts):
         start, stop = p * PART, min((p + 1) * PART, x.size)
         shift = int(notes[0, p] - power)

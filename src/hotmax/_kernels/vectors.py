@@ -91,13 +91,15 @@ if config.DISABLE_JIT:  # the same words in plain Python, so that kernels can be
 
     def load_some(array: Any, i: Any, count: Any, fill: Any) -> Any:
         vector = np.full(WIDTH, fill, array.dtype)
-        vector[:count] = array[i : i + count]
+        some = array[i : i + min(count, WIDTH)]
+        vector[: some.size] = some
         return vector
 
     def store(array: Any, i: Any, vector: Any) -> None:
         array[i : i + WIDTH] = vector
 
     def store_some(array: Any, i: Any, count: Any, vector: Any) -> None:
+        count = min(count, WIDTH)
         array[i : i + count] = vector[:count]
 
     stream = store
@@ -347,7 +349,7 @@ else:
 
     @intrinsic
     def load_some(typing_context, array, i, count, fill):
-        """array[i : i + count], and `fill` beyond."""
+        """array[i : i + count], and `fill` beyond; all of a vector if count is WIDTH or more."""
 
         def generate(context, builder, signature, arguments):
             kind, vector = signature.args[0], signature.return_type
@@ -365,7 +367,7 @@ else:
 
     @intrinsic
     def store_some(typing_context, array, i, count, vector):
-        """array[i : i + count] = vector[:count]."""
+        """array[i : i + count] = vector[:count], all of it if count is WIDTH or more."""
 
         def generate(context, builder, signature, arguments):
             kind = signature.args[0]
