@@ -31,10 +31,20 @@ from hotmax._kernels.running import (
     over_two_words,
     prepare_row,
     score,
+    slope2_of,
     slopes_of,
     soften,
+    unit_of,
 )
-from hotmax._kernels.vectors import fma, maximum
+from hotmax._kernels.vectors import (
+    WIDTH,
+    borrowed,
+    fma,
+    load,
+    maximum,
+    store_some,
+    widened,
+)
 
 
 @kernel
@@ -61,6 +71,7 @@ def attend_keys(
 ):
     """Take the keys first..last into acc and (m, l); the panels begin at key `origin`."""
     score(q, keys, origin, first, last, visible, scores, low)
+    line = scores.reshape(-1)
     for r in range(q.shape[0]):
         size = max(min(visible[r], last) - first, 0)
         depths[r] = size
@@ -70,7 +81,7 @@ def attend_keys(
                 prepare_row(scores, low, r, size, extra, first, biased, slope[r], slope_low[r])
             steep, steep_low = (1.0, 0.0) if biased else (slope[r], slope_low[r])
             before = acc.dtype.type(m[0, r])
-            peak, factor, total, rest = soften(scores, low, r, size, before, steep, steep_low)
+            peak, factor, total, rest = soften(scores, line, low, r, size, before, steep, steep_low)
             factors[r] = factor
             m[0, r] = peak
             old = m[1, r] * factor
@@ -124,16 +135,21 @@ def attend(
 @kernel
 def finish(acc, acc_low, m, biased, slope, slope_low, sink, out, logsumexp):
     """out = acc / (l + exp(sink - m)), and the logarithm of that denominator."""
+    acc, out = borrowed(acc), borrowed(out)
     for r in range(out.shape[0]):
         s = sink[r if sink.size > 1 else 0]
+        unit = unit_of(m[0, r], slope2_of(1.0 if biased else slope[r])) if acc_low is None else 1.0
         total, rest, logsumexp[r] = close(
-            m[0, r], m[1, r], m[2, r], biased, slope[r], slope_low[r], s
+            m[0, r], m[1, r] / unit, m[2, r] / unit, biased, slope[r], slope_low[r], s
         )
-        inverse = 1.0 / total
-        for j in range(out.shape[1]):
-            if acc_low is None:
-                out[r, j] = np.float64(acc[r, j]) * inverse
-            else:
+        if acc_low is None:
+            inverse = 1.0 / (total * unit)
+            line, sums = out[r], acc[r]
+            for j in range(0, line.size, WIDTH):
+                weighted = widened(load(sums, j)) * inverse
+                store_some(line, j, line.size - j, weighted)
+        else:
+            for j in range(out.shape[1]):
                 out[r, j] = over_two_words(acc[r, j], acc_low[r, j], total, rest)
 
 
@@ -252,6 +268,7 @@ def harden(scores, low, r, size, extra, biased, sink):
 def weigh(q, keys, extra, biased, slope, slope_low, sink, visible, scores, low, logsumexp):
     """scores[r, :] becomes the weights of query r over all keys."""
     count = q.shape[0]
+    line = scores.reshape(-1)
     score(q, keys, 0, 0, visible[count - 1], visible, scores, low)
     for r in range(count):
         size = visible[r]
@@ -263,10 +280,11 @@ def weigh(q, keys, extra, biased, slope, slope_low, sink, visible, scores, low, 
             prepare_row(scores, low, r, size, extra, 0, biased, slope[r], slope_low[r])
         steep, steep_low = (1.0, 0.0) if biased else (slope[r], slope_low[r])
         least = scores.dtype.type(-np.inf)
-        peak, _, total, rest = soften(scores, low, r, size, least, steep, steep_low)
+        peak, _, total, rest = soften(scores, line, low, r, size, least, steep, steep_low)
+        unit = unit_of(peak, slope2_of(steep)) if low is None else 1.0
         total, rest, logsumexp[r] = close(
-            peak, total, rest, biased, slope[r], slope_low[r], sink[r]
+            peak, total / unit, rest / unit, biased, slope[r], slope_low[r], sink[r]
         )
-        inverse = 1.0 / total
+        inverse = 1.0 / (total * unit)
         for j in range(size):
             scores[r, j] = scores[r, j] * inverse
