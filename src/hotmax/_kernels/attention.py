@@ -13,6 +13,7 @@ import numpy as np
 
 from hotmax._kernels.arithmetic import two_sum
 from hotmax._kernels.compiling import kernel
+from hotmax._kernels.direct import DIRECT, add_values_directly, score_directly
 from hotmax._kernels.products import (
     LANES32,
     LANES64,
@@ -48,31 +49,12 @@ from hotmax._kernels.vectors import (
 
 
 @kernel
-def attend_keys(
-    q,
-    keys,
-    values,
-    clean,
-    origin,
-    first,
-    last,
-    extra,
-    biased,
-    slope,
-    slope_low,
-    visible,
-    scores,
-    low,
-    acc,
-    acc_low,
-    m,
-    depths,
-    factors,
+def soften_tile(
+    count, first, last, extra, biased, slope, slope_low, visible, scores, low, m, depths, factors
 ):
-    """Take the keys first..last into acc and (m, l); the panels begin at key `origin`."""
-    score(q, keys, origin, first, last, visible, scores, low)
+    """Scores of the keys first..last become weights, and are taken into (m, l)."""
     line = scores.reshape(-1)
-    for r in range(q.shape[0]):
+    for r in range(count):
         size = max(min(visible[r], last) - first, 0)
         depths[r] = size
         factors[r] = 1.0
@@ -80,7 +62,7 @@ def attend_keys(
             if extra.shape[0] > 0:
                 prepare_row(scores, low, r, size, extra, first, biased, slope[r], slope_low[r])
             steep, steep_low = (1.0, 0.0) if biased else (slope[r], slope_low[r])
-            before = acc.dtype.type(m[0, r])
+            before = scores.dtype.type(m[0, r])
             peak, factor, total, rest = soften(scores, line, low, r, size, before, steep, steep_low)
             factors[r] = factor
             m[0, r] = peak
@@ -90,17 +72,18 @@ def attend_keys(
             m[2, r] = carry + (rest + lost)
         for j in range(size, last - first):
             scores[r, j] = 0.0
-    add_values(scores, first - origin, depths, values, clean, acc, acc_low, factors)
 
 
 @kernel
 def attend(
-    q, keys, values, clean, extra, biased, slope, slope_low, visible, scores, low, acc, acc_low, m
-):
+    q, size, keys, values, clean, extra, biased, slope, slope_low, visible, scores, low, acc,
+    acc_low, m,
+):  # fmt: skip
     """acc and (m, l) of one tile of queries over all keys; `m` has the rows m, l, l_low.
 
     With a bias the slope is worked into the scores, and m is in units of z; else m is a score.
-    Keys and values come packed, or as matrices that are packed tile by tile.
+    Keys and values come packed, or as matrices: those are packed tile by tile, or read as they are
+    if there are but one or two queries. `size` of the queries are not padding.
     """
     count = q.shape[0]
     factors = np.ones(count, acc.dtype)
@@ -113,23 +96,37 @@ def attend(
     seen = visible[count - 1]
     if keys.ndim == 3:
         for first in range(0, seen, KEYS):
-            attend_keys(
-                q, keys, values, clean[first // KEYS], 0, first, min(first + KEYS, seen), extra,
-                biased, slope, slope_low, visible, scores, low, acc, acc_low, m, depths, factors,
+            last = min(first + KEYS, seen)
+            score(q, keys, 0, first, last, visible, scores, low)
+            soften_tile(
+                count, first, last, extra, biased, slope, slope_low, visible, scores, low, m,
+                depths, factors,
             )  # fmt: skip
+            add_values(scores, first, depths, values, clean[first // KEYS], acc, acc_low, factors)
     else:
         lanes = LANES32 if low is None else LANES64
         rows = np.empty((KEYS // lanes, keys.shape[1], lanes), q.dtype)
         columns = np.empty((acc.shape[1] // lanes, KEYS, lanes), q.dtype)
+        direct = size <= DIRECT and low is None and acc.shape[1] == values.shape[1]
+        direct = direct and keys.shape[1] % WIDTH == 0
+        count = size if direct else count
         for first in range(0, seen, KEYS):
             last = min(first + KEYS, seen)
-            pack_rows(keys[first:last], rows[: -(-(last - first) // lanes)])
-            pack_columns(values[first:last], columns, 0)
-            are_finite(values[first:last], KEYS, clean[first // KEYS :])
-            attend_keys(
-                q, rows, columns, clean[first // KEYS], first, first, last, extra,
-                biased, slope, slope_low, visible, scores, low, acc, acc_low, m, depths, factors,
+            if direct:
+                score_directly(q, count, keys, first, last, scores)
+            else:
+                pack_rows(keys[first:last], rows[: -(-(last - first) // lanes)])
+                score(q, rows, first, first, last, visible, scores, low)
+            soften_tile(
+                count, first, last, extra, biased, slope, slope_low, visible, scores, low, m,
+                depths, factors,
             )  # fmt: skip
+            if direct and add_values_directly(scores, count, depths, values, first, acc, factors):
+                continue
+            depths[count:] = depths[count - 1]
+            are_finite(values[first:last], KEYS, clean[first // KEYS :])
+            pack_columns(values[first:last], columns, 0)
+            add_values(scores, 0, depths, columns, clean[first // KEYS], acc, acc_low, factors)
 
 
 @kernel
@@ -208,6 +205,7 @@ def attend_tiles(
             visible[r] = min(max(first_visible + first + min(r, size - 1), 0), length)
         attend(
             q[:count],
+            size,
             keys,
             values,
             clean,

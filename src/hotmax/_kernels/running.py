@@ -52,8 +52,8 @@ from hotmax._kernels.vectors import (
 )
 from hotmax._kernels.wide import over, product
 
-QUERIES = 192  # in a tile: whole rows of registers
-KEYS = 192  # keys in a tile: whole panels, and whole rows when the tile is read as columns
+QUERIES = 96  # in a tile: whole rows of registers, which stay in the first-level cache
+KEYS = 384  # keys in a tile: whole panels, and whole rows when the tile is read as columns
 
 DEPTH = 64  # keys whose weighted values are added up apart: short sums round less than long ones
 
