@@ -394,3 +394,13 @@ def test_bad_input(change, error, words):
     arguments = {"q": q, "k": k, "v": v, **change}
     with pytest.raises(error, match=words):
         hm.attention(arguments.pop("q"), arguments.pop("k"), arguments.pop("v"), **arguments)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_infinite_value_stays_infinite(dtype):
+    """Also where tiles without one come after it."""
+    q, k, v = qkv((1, 1, 3, 4), 900, dtype=dtype)
+    v[..., 5, 0], v[..., 6, 1] = INF, -INF
+    got = hm.attention(q, k, v)
+    assert (got[..., 0] == INF).all() and (got[..., 1] == -INF).all()
+    assert np.isfinite(got[..., 2:]).all()

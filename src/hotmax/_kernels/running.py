@@ -420,6 +420,8 @@ def close(peak, total, rest, biased, slope, slope_low, sink):
 @inline
 def over_two_words(a, a_low, total, rest):
     """(a + a_low) / (total + rest), rounded about once."""
+    if not abs(a) < np.inf:
+        return a / total  # a_low is nan there
     out = (a + a_low) / total
     lost = fma(-out, total, a) + (a_low - out * rest)
     return out + lost / total if abs(out) < np.inf and total < np.inf else out
