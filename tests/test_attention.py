@@ -404,3 +404,12 @@ def test_an_infinite_value_stays_infinite(dtype):
     got = hm.attention(q, k, v)
     assert (got[..., 0] == INF).all() and (got[..., 1] == -INF).all()
     assert np.isfinite(got[..., 2:]).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_sink_far_above_all_scores_takes_all(dtype):
+    q, k, v = qkv((1, 1, 7, 16), 5, dtype=dtype)
+    got, total = hm.attention(
+        np.abs(q), -np.abs(k), v, sink=5.0, temperature=1e-30, return_logsumexp=True
+    )
+    assert (got == 0.0).all() and (total == 5.0).all()

@@ -60,6 +60,7 @@ DEPTH = 64  # keys whose weighted values are added up apart: short sums round le
 LARGEST32 = 3e38
 WHOLE = 2.0**13  # powers of two up to here are split into a whole number and a float32 fraction
 LARGEST64 = 1e300
+LOG_LARGEST64 = 690.7755
 LOWEST = -1020.0  # 2**LOWEST is nothing beside 1
 NORMAL = -125.0  # and float32 weights below 2**NORMAL are 0
 
@@ -408,9 +409,9 @@ def close(peak, total, rest, biased, slope, slope_low, sink):
         z, z_low = product(z, 0.0, slope, slope_low)
     if sink > -np.inf:
         d, d_low = two_difference(sink, z)
-        share = math.exp(d) * (1.0 + (d_low - z_low)) if abs(d) < np.inf else math.exp(d)
-        if share > LARGEST64:
+        if d > LOG_LARGEST64:
             return np.inf, 0.0, sink
+        share = math.exp(d) * (1.0 + (d_low - z_low)) if d > LOWEST else 0.0
         total, carry = two_sum(total, share)
         rest += carry
     total, rest = two_sum(total, rest)
