@@ -402,7 +402,8 @@ def test_an_infinite_value_stays_infinite(dtype):
     q, k, v = qkv((1, 1, 3, 4), 900, dtype=dtype)
     v[..., 5, 0], v[..., 6, 1] = INF, -INF
     got = hm.attention(q, k, v)
-    assert (got[..., 0] == INF).all() and (got[..., 1] == -INF).all()
+    assert (got[..., 0] == INF).all()
+    assert (got[..., 1] == -INF).all()
     assert np.isfinite(got[..., 2:]).all()
 
 
@@ -412,4 +413,5 @@ def test_a_sink_far_above_all_scores_takes_all(dtype):
     got, total = hm.attention(
         np.abs(q), -np.abs(k), v, sink=5.0, temperature=1e-30, return_logsumexp=True
     )
-    assert (got == 0.0).all() and (total == 5.0).all()
+    assert (got == 0.0).all()
+    assert (total == 5.0).all()
