@@ -138,7 +138,7 @@ def main() -> None:
             times = taken[peer] / taken["hotmax"]
             mark = f" ({bar:g}: {'met' if times >= bar else 'missed'})" if bar else ""
             cells.append(f"{times:.2f}{mark}")
-        whole = ((length // QUERIES) * QUERIES / length) ** 2  # the part that whole tiles are
+        whole = length // QUERIES * QUERIES * (length // KEYS * KEYS) / length**2  # in whole tiles
         alone = taken["floor"] / whole / taken["hotmax"] if "floor" in taken else None
         rows.append([*cells, "" if alone is None else f"{alone:.2f}"])
     print(tables.plain(header, rows) + "\n")

@@ -39,24 +39,24 @@ def worst(got: np.ndarray, true: np.ndarray, v: np.ndarray) -> float:
 
 # --- against mpmath ---------------------------------------------------------------------------
 
-MASK = np.random.default_rng(5).random((6, 300)) < 0.7
-BIAS = np.random.default_rng(6).standard_normal((6, 300)) * 3
+MASK = np.random.default_rng(5).random((6, 450)) < 0.7
+BIAS = np.random.default_rng(6).standard_normal((6, 450)) * 3
 
-# name: keys, features, size of q, options. Beyond 192 keys there is more than one tile.
+# name: keys, features, size of q, options. Beyond 384 keys there is more than one tile.
 CASES = {
     "one key": (1, 4, 1.0, {}),
     "one feature": (9, 1, 1.0, {}),
     "few": (9, 8, 1.0, {}),
-    "two tiles": (300, 8, 1.0, {}),
+    "two tiles": (450, 8, 1.0, {}),
     "64 features": (70, 64, 1.0, {}),
     "causal": (6, 16, 1.0, {"causal": True}),
     "causal, lower right": (200, 16, 1.0, {"causal": "lower_right"}),
-    "masked": (300, 8, 1.0, {"where": MASK}),
-    "biased": (300, 8, 1.0, {"bias": BIAS}),
-    "masked and biased": (300, 8, 1.0, {"where": MASK, "bias": BIAS}),
+    "masked": (450, 8, 1.0, {"where": MASK}),
+    "biased": (450, 8, 1.0, {"bias": BIAS}),
+    "masked and biased": (450, 8, 1.0, {"where": MASK, "bias": BIAS}),
     "sink": (40, 8, 1.0, {"sink": 0.0}),
     "large sink": (40, 8, 1.0, {"sink": 6.5}),
-    "biased, sink": (300, 8, 1.0, {"bias": BIAS, "sink": -1.5}),
+    "biased, sink": (450, 8, 1.0, {"bias": BIAS, "sink": -1.5}),
     "temperature": (40, 8, 1.0, {"temperature": 0.3}),
     "negative temperature": (40, 8, 1.0, {"temperature": -0.7, "bias": BIAS}),
     "scale": (40, 8, 1.0, {"scale": 0.9}),
@@ -66,14 +66,14 @@ CASES = {
     "almost infinite temperature": (40, 8, 1.0, {"temperature": 1e30}),
     "a sink that takes all": (40, 8, 1.0, {"sink": 800.0}),
     "a sink that takes nothing": (40, 8, 1.0, {"sink": -800.0}),
-    "bias of thousands": (300, 8, 1.0, {"bias": BIAS * 1000}),
-    "bias of -inf": (300, 8, 1.0, {"bias": np.where(MASK, BIAS, -INF), "sink": 0.5}),
+    "bias of thousands": (450, 8, 1.0, {"bias": BIAS * 1000}),
+    "bias of -inf": (450, 8, 1.0, {"bias": np.where(MASK, BIAS, -INF), "sink": 0.5}),
     "many features": (30, 1000, 1.0, {}),
 }
 LARGE = {  # scores of hundreds: float32 products cannot hold them to the last digits
-    "scores of 100": (300, 8, 40.0, {"scale": 1.0}),
+    "scores of 100": (450, 8, 40.0, {"scale": 1.0}),
     "scores of 1000": (70, 64, 100.0, {"scale": 1.0, "sink": 3.0}),
-    "scores of 100, biased": (300, 8, 40.0, {"scale": 1.0, "bias": BIAS, "where": MASK}),
+    "scores of 100, biased": (450, 8, 40.0, {"scale": 1.0, "bias": BIAS, "where": MASK}),
 }
 
 
@@ -155,7 +155,7 @@ def test_against_torch(shape, keys, kv_heads, features, causal, dtype):
 def test_causal_alignment_is_torchs():
     from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 
-    for queries, keys in ((5, 9), (300, 301)):
+    for queries, keys in ((5, 9), (450, 451)):
         q, k, v = qkv((1, 2, queries, 4), keys)
         tensors = [torch.from_numpy(x) for x in (q, k, v)]
         for name, make in (("upper_left", causal_upper_left), ("lower_right", causal_lower_right)):
@@ -255,8 +255,31 @@ def test_the_same_bits(dtype):
     )
 
 
+@pytest.mark.parametrize("keys", [1, 15, 16, 401, 1200])
+@pytest.mark.parametrize("queries", [1, 2])
+def test_few_queries_are_as_among_many(keys, queries):
+    """One or two float32 queries read keys and values as they lie: the same bits as in tiles."""
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((n, 32)).astype("float32") for n in (300, keys, keys))
+    where = rng.random(keys) < 0.8
+    sink = np.float32(0.3)
+    huge, hidden, held = v.copy(), v.copy(), v.copy()
+    huge[:: max(keys // 3, 1)] = 3e38  # the sums overflow; no value does
+    hidden[~where] = NAN
+    held[-1] = INF
+    for values in (v, v[:, :16], v[:, :20], huge, hidden, held):
+        for options in ({}, {"where": where, "sink": sink}, {"bias": np.where(where, 1.0, -INF)}):
+            many = hm.attention(q, k, values, **options)[:queries]
+            few = hm.attention(q[:queries], k, values, **options)
+            np.testing.assert_array_equal(few.view("int32"), many.view("int32"))
+    seen = hm.attention(q[:queries], k[where], v[where])
+    np.testing.assert_allclose(
+        hm.attention(q[:queries], k, hidden, where=where), seen, rtol=2e-5, atol=2e-6
+    )
+
+
 def test_temperature_limits():
-    q, k, v = qkv((1, 2, 5, 4), 300)
+    q, k, v = qkv((1, 2, 5, 4), 450)
     k[..., 7, :] = k[..., 3, :]  # a tie
     scores = q @ np.swapaxes(k, -1, -2)
     for temperature, best in ((0.0, scores.max(-1)), (-0.0, scores.min(-1))):
@@ -270,12 +293,12 @@ def test_temperature_limits():
         )
     flat = hm.attention(q, k, v, temperature=INF)
     np.testing.assert_allclose(flat, np.broadcast_to(v.mean(-2, keepdims=True), flat.shape))
-    bias = normal(300, seed=4)
+    bias = normal(450, seed=4)
     np.testing.assert_allclose(
         hm.attention_weights(q, k, temperature=INF, bias=bias)[0, 0, 0], hm.softmax(bias)
     )
     # at temperature 0 the bias decides among ties
-    k2 = np.repeat(k[..., :1, :], 300, axis=-2)
+    k2 = np.repeat(k[..., :1, :], 450, axis=-2)
     got = hm.attention_weights(q, k2, temperature=0, bias=bias)
     np.testing.assert_allclose(got, np.broadcast_to(hm.softmax(bias), got.shape))
     # one for each head, one for each query
@@ -304,13 +327,14 @@ def test_sink_at_temperature_zero():
     np.testing.assert_allclose(got[0], [1 / 3, 1 / 3])
 
 
-def test_infinite_logits_share_the_mass():
-    q, k, v = qkv((1, 1, 3, 4), 300)
-    bias = np.zeros(300)
-    bias[[2, 250]] = INF
-    want = v[..., [2, 250], :].mean(-2, keepdims=True)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_infinite_logits_share_the_mass(dtype):
+    q, k, v = qkv((1, 1, 3, 4), 450, dtype=dtype)
+    bias = np.zeros(450)
+    bias[[2, 440]] = INF
+    want = v[..., [2, 440], :].mean(-2, keepdims=True)
     got = hm.attention(q, k, v, bias=bias)
-    np.testing.assert_allclose(got, np.broadcast_to(want, got.shape))
+    np.testing.assert_allclose(got, np.broadcast_to(want, got.shape), rtol=1e-6)
     bias[100] = NAN
     assert np.isnan(hm.attention(q, k, v, bias=bias)).all()
     assert np.isnan(hm.attention_weights(q, k, bias=bias)).all()
@@ -370,3 +394,24 @@ def test_bad_input(change, error, words):
     arguments = {"q": q, "k": k, "v": v, **change}
     with pytest.raises(error, match=words):
         hm.attention(arguments.pop("q"), arguments.pop("k"), arguments.pop("v"), **arguments)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_infinite_value_stays_infinite(dtype):
+    """Also where tiles without one come after it."""
+    q, k, v = qkv((1, 1, 3, 4), 900, dtype=dtype)
+    v[..., 5, 0], v[..., 6, 1] = INF, -INF
+    got = hm.attention(q, k, v)
+    assert (got[..., 0] == INF).all()
+    assert (got[..., 1] == -INF).all()
+    assert np.isfinite(got[..., 2:]).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_sink_far_above_all_scores_takes_all(dtype):
+    q, k, v = qkv((1, 1, 7, 16), 5, dtype=dtype)
+    got, total = hm.attention(
+        np.abs(q), -np.abs(k), v, sink=5.0, temperature=1e-30, return_logsumexp=True
+    )
+    assert (got == 0.0).all()
+    assert (total == 5.0).all()

@@ -13,6 +13,7 @@ import numpy as np
 
 from hotmax._kernels.arithmetic import two_sum
 from hotmax._kernels.compiling import kernel
+from hotmax._kernels.direct import DIRECT, add_values_directly, score_directly
 from hotmax._kernels.products import (
     LANES32,
     LANES64,
@@ -31,37 +32,29 @@ from hotmax._kernels.running import (
     over_two_words,
     prepare_row,
     score,
+    slope2_of,
     slopes_of,
     soften,
+    unit_of,
 )
-from hotmax._kernels.vectors import fma, maximum
+from hotmax._kernels.vectors import (
+    WIDTH,
+    borrowed,
+    fma,
+    load,
+    maximum,
+    store_some,
+    widened,
+)
 
 
 @kernel
-def attend_keys(
-    q,
-    keys,
-    values,
-    clean,
-    origin,
-    first,
-    last,
-    extra,
-    biased,
-    slope,
-    slope_low,
-    visible,
-    scores,
-    low,
-    acc,
-    acc_low,
-    m,
-    depths,
-    factors,
+def soften_tile(
+    count, first, last, extra, biased, slope, slope_low, visible, scores, low, m, depths, factors
 ):
-    """Take the keys first..last into acc and (m, l); the panels begin at key `origin`."""
-    score(q, keys, origin, first, last, visible, scores, low)
-    for r in range(q.shape[0]):
+    """Scores of the keys first..last become weights, and are taken into (m, l)."""
+    line = scores.reshape(-1)
+    for r in range(count):
         size = max(min(visible[r], last) - first, 0)
         depths[r] = size
         factors[r] = 1.0
@@ -69,8 +62,8 @@ def attend_keys(
             if extra.shape[0] > 0:
                 prepare_row(scores, low, r, size, extra, first, biased, slope[r], slope_low[r])
             steep, steep_low = (1.0, 0.0) if biased else (slope[r], slope_low[r])
-            before = acc.dtype.type(m[0, r])
-            peak, factor, total, rest = soften(scores, low, r, size, before, steep, steep_low)
+            before = scores.dtype.type(m[0, r])
+            peak, factor, total, rest = soften(scores, line, low, r, size, before, steep, steep_low)
             factors[r] = factor
             m[0, r] = peak
             old = m[1, r] * factor
@@ -79,17 +72,18 @@ def attend_keys(
             m[2, r] = carry + (rest + lost)
         for j in range(size, last - first):
             scores[r, j] = 0.0
-    add_values(scores, first - origin, depths, values, clean, acc, acc_low, factors)
 
 
 @kernel
 def attend(
-    q, keys, values, clean, extra, biased, slope, slope_low, visible, scores, low, acc, acc_low, m
-):
+    q, size, keys, values, clean, extra, biased, slope, slope_low, visible, scores, low, acc,
+    acc_low, m,
+):  # fmt: skip
     """acc and (m, l) of one tile of queries over all keys; `m` has the rows m, l, l_low.
 
     With a bias the slope is worked into the scores, and m is in units of z; else m is a score.
-    Keys and values come packed, or as matrices that are packed tile by tile.
+    Keys and values come packed, or as matrices: those are packed tile by tile, or read as they are
+    if there are but one or two queries. `size` of the queries are not padding.
     """
     count = q.shape[0]
     factors = np.ones(count, acc.dtype)
@@ -102,38 +96,57 @@ def attend(
     seen = visible[count - 1]
     if keys.ndim == 3:
         for first in range(0, seen, KEYS):
-            attend_keys(
-                q, keys, values, clean[first // KEYS], 0, first, min(first + KEYS, seen), extra,
-                biased, slope, slope_low, visible, scores, low, acc, acc_low, m, depths, factors,
+            last = min(first + KEYS, seen)
+            score(q, keys, 0, first, last, visible, scores, low)
+            soften_tile(
+                count, first, last, extra, biased, slope, slope_low, visible, scores, low, m,
+                depths, factors,
             )  # fmt: skip
+            add_values(scores, first, depths, values, clean[first // KEYS], acc, acc_low, factors)
     else:
         lanes = LANES32 if low is None else LANES64
         rows = np.empty((KEYS // lanes, keys.shape[1], lanes), q.dtype)
         columns = np.empty((acc.shape[1] // lanes, KEYS, lanes), q.dtype)
+        direct = size <= DIRECT and low is None and acc.shape[1] == values.shape[1]
+        direct = direct and keys.shape[1] % WIDTH == 0
+        count = size if direct else count
         for first in range(0, seen, KEYS):
             last = min(first + KEYS, seen)
-            pack_rows(keys[first:last], rows[: -(-(last - first) // lanes)])
-            pack_columns(values[first:last], columns, 0)
-            are_finite(values[first:last], KEYS, clean[first // KEYS :])
-            attend_keys(
-                q, rows, columns, clean[first // KEYS], first, first, last, extra,
-                biased, slope, slope_low, visible, scores, low, acc, acc_low, m, depths, factors,
+            if direct:
+                score_directly(q, count, keys, first, last, scores)
+            else:
+                pack_rows(keys[first:last], rows[: -(-(last - first) // lanes)])
+                score(q, rows, first, first, last, visible, scores, low)
+            soften_tile(
+                count, first, last, extra, biased, slope, slope_low, visible, scores, low, m,
+                depths, factors,
             )  # fmt: skip
+            if direct and add_values_directly(scores, count, depths, values, first, acc, factors):
+                continue
+            depths[count:] = depths[count - 1]
+            are_finite(values[first:last], KEYS, clean[first // KEYS :])
+            pack_columns(values[first:last], columns, 0)
+            add_values(scores, 0, depths, columns, clean[first // KEYS], acc, acc_low, factors)
 
 
 @kernel
 def finish(acc, acc_low, m, biased, slope, slope_low, sink, out, logsumexp):
     """out = acc / (l + exp(sink - m)), and the logarithm of that denominator."""
+    acc, out = borrowed(acc), borrowed(out)
     for r in range(out.shape[0]):
         s = sink[r if sink.size > 1 else 0]
+        unit = unit_of(m[0, r], slope2_of(1.0 if biased else slope[r])) if acc_low is None else 1.0
         total, rest, logsumexp[r] = close(
-            m[0, r], m[1, r], m[2, r], biased, slope[r], slope_low[r], s
+            m[0, r], m[1, r] / unit, m[2, r] / unit, biased, slope[r], slope_low[r], s
         )
-        inverse = 1.0 / total
-        for j in range(out.shape[1]):
-            if acc_low is None:
-                out[r, j] = np.float64(acc[r, j]) * inverse
-            else:
+        if acc_low is None:
+            inverse = 1.0 / (total * unit)
+            line, sums = out[r], acc[r]
+            for j in range(0, line.size, WIDTH):
+                weighted = widened(load(sums, j)) * inverse
+                store_some(line, j, line.size - j, weighted)
+        else:
+            for j in range(out.shape[1]):
                 out[r, j] = over_two_words(acc[r, j], acc_low[r, j], total, rest)
 
 
@@ -192,6 +205,7 @@ def attend_tiles(
             visible[r] = min(max(first_visible + first + min(r, size - 1), 0), length)
         attend(
             q[:count],
+            size,
             keys,
             values,
             clean,
@@ -252,6 +266,7 @@ def harden(scores, low, r, size, extra, biased, sink):
 def weigh(q, keys, extra, biased, slope, slope_low, sink, visible, scores, low, logsumexp):
     """scores[r, :] becomes the weights of query r over all keys."""
     count = q.shape[0]
+    line = scores.reshape(-1)
     score(q, keys, 0, 0, visible[count - 1], visible, scores, low)
     for r in range(count):
         size = visible[r]
@@ -263,10 +278,11 @@ def weigh(q, keys, extra, biased, slope, slope_low, sink, visible, scores, low, 
             prepare_row(scores, low, r, size, extra, 0, biased, slope[r], slope_low[r])
         steep, steep_low = (1.0, 0.0) if biased else (slope[r], slope_low[r])
         least = scores.dtype.type(-np.inf)
-        peak, _, total, rest = soften(scores, low, r, size, least, steep, steep_low)
+        peak, _, total, rest = soften(scores, line, low, r, size, least, steep, steep_low)
+        unit = unit_of(peak, slope2_of(steep)) if low is None else 1.0
         total, rest, logsumexp[r] = close(
-            peak, total, rest, biased, slope[r], slope_low[r], sink[r]
+            peak, total / unit, rest / unit, biased, slope[r], slope_low[r], sink[r]
         )
-        inverse = 1.0 / total
+        inverse = 1.0 / (total * unit)
         for j in range(size):
             scores[r, j] = scores[r, j] * inverse

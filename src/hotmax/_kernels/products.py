@@ -20,8 +20,19 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from hotmax._kernels.arithmetic import two_sum
-from hotmax._kernels.compiling import kernel
-from hotmax._kernels.vectors import add_in_any_order, declare, fma
+from hotmax._kernels.compiling import inline, kernel
+from hotmax._kernels.vectors import (
+    WIDTH,
+    borrowed,
+    declare,
+    fma,
+    load,
+    load_some,
+    spread,
+    store,
+    sum_of,
+    turned_vectors,
+)
 
 # Sums in registers. AVX2 has 16 registers of 8 float32: 6 x 2 hold sums, 4 are for operands. In two
 # words 2 x 2 vectors of 4 float64 take 8, and the arithmetic between them the rest.
@@ -230,41 +241,71 @@ else:
 @kernel
 def pack_columns(x, panels, start):
     """panels[p, start + k, lane] = x[k, p * lanes + lane]."""
+    x, panels = borrowed(x), borrowed(panels)
     lanes = panels.shape[2]
     n = x.shape[1]
-    for p in range(panels.shape[0]):
-        first = p * lanes
-        if first + lanes <= n:  # a plain copy, which is worth being one
-            for k in range(x.shape[0]):
-                panels[p, start + k, :] = x[k, first : first + lanes]
-            continue
-        for k in range(x.shape[0]):
+    whole = n // lanes
+    source, target = x.reshape(-1), panels.reshape(-1)
+    for k in range(x.shape[0]):
+        for p in range(whole):
+            at = (p * panels.shape[1] + start + k) * lanes
+            for j in range(0, lanes, WIDTH):
+                store(target, at + j, load(source, k * n + p * lanes + j))
+        for p in range(whole, panels.shape[0]):
             for j in range(lanes):
-                panels[p, start + k, j] = x[k, first + j] if first + j < n else 0.0
+                column = p * lanes + j
+                panels[p, start + k, j] = x[k, column] if column < n else 0.0
+
+
+@inline
+def turn_block(source, at, step, target, to, lanes):
+    """target[to + i * lanes + j] = source[at + j * step + i], for i and j below WIDTH."""
+    turned = turned_vectors(
+        load(source, at),
+        load(source, at + step),
+        load(source, at + 2 * step),
+        load(source, at + 3 * step),
+        load(source, at + 4 * step),
+        load(source, at + 5 * step),
+        load(source, at + 6 * step),
+        load(source, at + 7 * step),
+    )
+    for i in range(WIDTH):
+        store(target, to + i * lanes, turned[i])
 
 
 @kernel
 def pack_rows(x, panels):
     """panels[p, k, lane] = x[p * lanes + lane, k]: the columns of x transposed."""
+    x, panels = borrowed(x), borrowed(panels)
     lanes = panels.shape[2]
-    n = x.shape[0]
+    n, depth = x.shape
+    whole = depth - depth % WIDTH
+    source, target = x.reshape(-1), panels.reshape(-1)
     for p in range(panels.shape[0]):
-        first = p * lanes
+        first, blocked = p * lanes, 0
+        if first + lanes <= n:
+            blocked = whole
+            for k in range(0, whole, WIDTH):
+                for j in range(0, lanes, WIDTH):
+                    to = (p * depth + k) * lanes + j
+                    turn_block(source, (first + j) * depth + k, depth, target, to, lanes)
         for j in range(lanes):
-            if first + j < n:
-                for k in range(x.shape[1]):
-                    panels[p, k, j] = x[first + j, k]
-            else:
-                for k in range(x.shape[1]):
-                    panels[p, k, j] = 0.0
+            for k in range(blocked, depth):
+                panels[p, k, j] = x[first + j, k] if first + j < n else 0.0
 
 
 @kernel
 def are_finite(x, step, clean):
     """clean[i]: is there neither inf nor nan in rows i * step and on of x?"""
+    x = borrowed(x)
+    zero = x.dtype.type(0.0)
+    line = x.reshape(-1)
     for i in range(-(-x.shape[0] // step)):
-        rest = 0.0
-        for r in range(i * step, min((i + 1) * step, x.shape[0])):
-            for j in range(x.shape[1]):
-                rest = add_in_any_order(rest, abs(np.float64(x[r, j]) * 0.0))
-        clean[i] = rest == 0.0
+        first, last = i * step * x.shape[1], min((i + 1) * step, x.shape[0]) * x.shape[1]
+        whole = first + (last - first) // WIDTH * WIDTH
+        rest = spread(zero)
+        for j in range(first, whole, WIDTH):
+            rest = rest + load(line, j) * zero
+        rest = rest + load_some(line, whole, last - whole, zero) * zero
+        clean[i] = sum_of(rest) == 0.0

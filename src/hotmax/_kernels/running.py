@@ -19,26 +19,50 @@ import math
 import numpy as np
 
 from hotmax._kernels.arithmetic import (
+    _P0,
+    _P1,
+    _P2,
+    _P3,
+    _P4,
+    _P5,
     LOG2E,
+    ROUND32,
     UNBIAS64,
     exp2_narrow,
     exp2_parts,
+    exp2_plain,
     two_difference,
     two_sum,
 )
 from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.products import LANES32, LANES64, ROWS32, ROWS64, add_tile, multiply_tile
-from hotmax._kernels.vectors import add_in_any_order, fma, maximum
+from hotmax._kernels.vectors import (
+    WIDTH,
+    choose,
+    entry,
+    fma,
+    load,
+    maximum,
+    prefetch,
+    scaled_by,
+    spread,
+    store,
+    sum_of,
+    widened,
+)
 from hotmax._kernels.wide import over, product
 
-QUERIES = 192  # in a tile: whole rows of registers
-KEYS = 192  # keys in a tile: whole panels, and whole rows when the tile is read as columns
+QUERIES = 96  # in a tile: whole rows of registers, which stay in the first-level cache
+KEYS = 384  # keys in a tile: whole panels, and whole rows when the tile is read as columns
 
 DEPTH = 64  # keys whose weighted values are added up apart: short sums round less than long ones
 
 LARGEST32 = 3e38
+WHOLE = 2.0**13  # powers of two up to here are split into a whole number and a float32 fraction
 LARGEST64 = 1e300
+LOG_LARGEST64 = 690.7755
 LOWEST = -1020.0  # 2**LOWEST is nothing beside 1
+NORMAL = -125.0  # and float32 weights below 2**NORMAL are 0
 
 
 @kernel
@@ -62,8 +86,13 @@ def score(q, keys, origin, first, last, visible, scores, low):
     depth, width = q.shape[1], scores.shape[1]
     lanes = LANES32 if low is None else LANES64
     rows = ROWS32 if low is None else ROWS64
+    ahead = -(-depth * rows // q.shape[0])  # lines of the next panel to fetch with each tile
     for p in range(first // lanes, -(-last // lanes)):
+        upcoming = ((p + 1) * lanes - origin) * depth
         for i in range(0, q.shape[0], rows):
+            for _ in range(ahead):
+                prefetch(keys, upcoming)
+                upcoming += lanes
             if visible[i + rows - 1] > p * lanes:
                 at = i * width + p * lanes - first
                 start = (p * lanes - origin) * depth
@@ -129,14 +158,139 @@ def count_infinite(scores, r, size):
     return count
 
 
+# float32 weights are exp(z) / 2**k, where k is the whole number nearest the largest z / log 2: it
+# costs no digits, and is the same whatever the order in which the keys come.
+
+
 @inline
-def exponentials_narrow(scores, r, size, m, slope2):
+def slope2_of(slope):
+    """slope / log 2, as float32 rows use it."""
+    return np.float32(min(slope * LOG2E, LARGEST32))
+
+
+@inline
+def reference(m, slope2):
+    """k, for a largest score of m; past WHOLE it is no whole number but slope2 * m itself."""
+    y = np.float64(m) * np.float64(slope2)
+    return np.rint(y) if abs(y) < WHOLE else y
+
+
+@inline
+def unit_of(m, slope2):
+    """What a score of m weighs."""
+    if not abs(m) < np.inf:
+        return 1.0
+    return exp2_plain(np.float64(m) * np.float64(slope2) - reference(m, slope2))
+
+
+@inline
+def shrinking(m, peak, slope2):
+    """The factor from weights relative to m to weights relative to the peak."""
+    if m == peak or m == -np.inf:  # of nothing, there
+        return np.float32(1.0)
+    return exp2_narrow(np.float32(reference(m, slope2) - reference(peak, slope2)))
+
+
+@inline
+def power_narrow(x, least, slope2, origin):
+    """2**(x * slope2 - k), with origin = ROUND32 - k; 0 for x below `least`. nan stays nan."""
+    shifted = fma(x, slope2, origin)
+    f = fma(x, slope2, origin - shifted)
+    q = fma(_P5, f, _P4)
+    q = fma(q, f, _P3)
+    q = fma(q, f, _P2)
+    q = fma(q, f, _P1)
+    q = fma(q, f, _P0)
+    q = fma(q, f, np.float32(1.0))
+    return choose(x < least, np.float32(0.0), scaled_by(q, shifted))
+
+
+@inline
+def exponentials_narrow(scores, at, size, m, slope2):
+    """Scores of whole panels become weights; gives their sum."""
+    kind = scores.dtype.type  # float64 is compiled too, and never run
+    k = reference(m, slope2)
     total = 0.0
-    for j in range(size):
-        scores[r, j] = exp2_narrow((scores[r, j] - m) * slope2)
-    for j in range(size):
-        total = add_in_any_order(total, np.float64(scores[r, j]))
+    if abs(k) >= WHOLE:
+        for j in range(at, at + size):
+            scores[j] = exp2_narrow((scores[j] - kind(m)) * kind(slope2))
+            total += scores[j]
+        return total
+    origin = np.float32(np.float64(ROUND32) - k)
+    least = np.float32(-LARGEST32)
+    if slope2 > 0.0:
+        least = np.float32(max((k + NORMAL) / np.float64(slope2), -LARGEST32))
+    for j in range(at, at + size, WIDTH):
+        store(scores, j, power_narrow(load(scores, j), least, slope2, origin))
+    for start in range(at, at + size, KEYS):  # apart: above there is no register left for sums
+        even, odd = spread(kind(0.0)), spread(kind(0.0))
+        for j in range(start, min(start + KEYS, at + size), LANES32):
+            even = even + load(scores, j)
+            odd = odd + load(scores, j + WIDTH)
+        total += sum_of(widened(even) + widened(odd))
     return total
+
+
+@inline
+def larger(a, b):
+    """The larger of a and b; b if a is nan."""
+    return choose(a > b, a, b)
+
+
+@inline
+def peak_narrow(scores, at, size, m):
+    """The largest of m and the scores of whole panels; one that is nan does not count."""
+    even = spread(scores.dtype.type(m))
+    odd = even
+    for j in range(at, at + size, LANES32):
+        even = larger(load(scores, j), even)
+        odd = larger(load(scores, j + WIDTH), odd)
+    even = larger(even, odd)
+    near = larger(larger(entry(even, 0), entry(even, 4)), larger(entry(even, 2), entry(even, 6)))
+    far = larger(larger(entry(even, 1), entry(even, 5)), larger(entry(even, 3), entry(even, 7)))
+    return larger(near, far)
+
+
+@kernel
+def soften_odd(scores, at, size, m, peak):
+    """Rows with no finite maximum: (peak, sum). `peak` is the largest of those that are not nan."""
+    held = m != m
+    count = 0.0
+    for j in range(at, at + size):
+        held = held or scores[j] != scores[j]
+        one = 1.0 if scores[j] == np.inf else 0.0
+        scores[j] = one
+        count += one
+    return (scores.dtype.type(np.nan), 0.0) if held else (peak, count)
+
+
+@inline
+def soften_narrow(scores, at, size, m, slope2):
+    """Scores become weights; m grows to the row's largest first. `scores` is one line.
+
+    Gives the new m, the factor by which what came before shrinks, and the sum. What fills the last
+    panel becomes 0.
+    """
+    whole = -(-size // LANES32) * LANES32
+    for j in range(at + size, at + whole):
+        scores[j] = -np.inf
+    peak = peak_narrow(scores, at, whole, m)
+    if abs(peak) < np.inf:
+        total = exponentials_narrow(scores, at, whole, peak, slope2)
+        if total == total and m == m:
+            return peak, shrinking(m, peak, slope2), total
+        return soften_nan(scores, at, whole)
+    before = peak
+    peak, total = soften_odd(scores, at, whole, m, peak)
+    factor = np.float32(0.0 if before == np.inf and m < np.inf else 1.0)
+    return peak, factor, total
+
+
+@kernel
+def soften_nan(scores, at, size):
+    for j in range(at, at + size):
+        scores[j] = 0.0
+    return scores.dtype.type(np.nan), np.float32(1.0), 0.0
 
 
 @inline
@@ -162,27 +316,29 @@ def exponentials_wide(scores, low, r, size, m, slope2, slope2_low):
 
 
 @kernel
-def soften(scores, low, r, size, m, slope, slope_low):
-    """Scores become exp(slope * (score - m)); m grows to the row's largest first.
-
-    Gives the new m, the factor by which what came before shrinks, and the sum in two words.
-    """
+def soften_wide(scores, low, r, size, m, slope, slope_low):
+    """The same in two words, with weights exp(slope * (score - m)); the sum is in two words."""
     peak = largest(scores, r, size, m)
     if peak == -np.inf or peak != peak:
         scores[r, :size] = 0.0
-        return peak, scores.dtype.type(1.0), 0.0, 0.0
+        return peak, 1.0, 0.0, 0.0
     if peak == np.inf:
-        count = count_infinite(scores, r, size)
-        return peak, scores.dtype.type(1.0 if m == np.inf else 0.0), count, 0.0
+        return peak, 1.0 if m == np.inf else 0.0, count_infinite(scores, r, size), 0.0
+    slope2 = min(slope * LOG2E, LARGEST64)
+    slope2_low = 0.0 if slope2 == LARGEST64 else fma(slope, LOG2E, -slope2) + slope_low * LOG2E
+    total, rest = exponentials_wide(scores, low, r, size, peak, slope2, slope2_low)
+    return peak, power_of(m - peak, 0.0, slope2, slope2_low), total, rest
+
+
+@inline
+def soften(scores, line, low, r, size, m, slope, slope_low):
+    """(m, factor, sum, what its rounding left) of row r; `line` holds all scores in one line."""
     if low is None:
-        steep = np.float32(min(slope * LOG2E, LARGEST32))
-        total = exponentials_narrow(scores, r, size, peak, steep)
-        return peak, exp2_narrow((m - peak) * steep), total, 0.0
+        at = r * scores.shape[1]
+        peak, factor, total = soften_narrow(line, at, size, m, slope2_of(slope))
+        return peak, scores.dtype.type(factor), total, 0.0
     else:
-        slope2 = min(slope * LOG2E, LARGEST64)
-        slope2_low = 0.0 if slope2 == LARGEST64 else fma(slope, LOG2E, -slope2) + slope_low * LOG2E
-        total, rest = exponentials_wide(scores, low, r, size, peak, slope2, slope2_low)
-        return peak, power_of(m - peak, 0.0, slope2, slope2_low), total, rest
+        return soften_wide(scores, low, r, size, m, slope, slope_low)
 
 
 @kernel
@@ -206,12 +362,19 @@ def add_values(scores, first, depths, values, clean, acc, acc_low, factors):
                 if acc_low is not None:
                     acc_low[r, j] *= factors[r]
         return
+    ahead = -(-DEPTH * rows // scores.shape[0])
     for begin in range(0, depths[-1], DEPTH):
         if begin == DEPTH:
             factors[:] = 1.0
         for p in range(values.shape[0]):
             start = (p * values.shape[1] + first + begin) * lanes
+            upcoming = start + values.shape[1] * lanes
+            if p + 1 == values.shape[0]:
+                upcoming = (first + begin + DEPTH) * lanes
             for i in range(0, scores.shape[0], rows):
+                for _ in range(ahead):
+                    prefetch(values, upcoming)
+                    upcoming += lanes
                 depth, at = min(depths[i + rows - 1] - begin, DEPTH), i * features + p * lanes
                 if depth > 0:
                     add_tile(
@@ -246,9 +409,9 @@ def close(peak, total, rest, biased, slope, slope_low, sink):
         z, z_low = product(z, 0.0, slope, slope_low)
     if sink > -np.inf:
         d, d_low = two_difference(sink, z)
-        share = math.exp(d) * (1.0 + (d_low - z_low)) if abs(d) < np.inf else math.exp(d)
-        if share > LARGEST64:
+        if d > LOG_LARGEST64:
             return np.inf, 0.0, sink
+        share = math.exp(d) * (1.0 + (d_low - z_low)) if d > LOWEST else 0.0
         total, carry = two_sum(total, share)
         rest += carry
     total, rest = two_sum(total, rest)
@@ -258,6 +421,8 @@ def close(peak, total, rest, biased, slope, slope_low, sink):
 @inline
 def over_two_words(a, a_low, total, rest):
     """(a + a_low) / (total + rest), rounded about once."""
+    if not abs(a) < np.inf:
+        return a / total  # a_low is nan there
     out = (a + a_low) / total
     lost = fma(-out, total, a) + (a_low - out * rest)
     return out + lost / total if abs(out) < np.inf and total < np.inf else out
