@@ -415,3 +415,14 @@ def test_a_sink_far_above_all_scores_takes_all(dtype):
     )
     assert (got == 0.0).all()
     assert (total == 5.0).all()
+
+
+@pytest.mark.parametrize("bits", [0x7FC00000, 0x7FC00001, 0xFFC12345])
+def test_every_kind_of_nan_stays_one(bits):
+    """Whatever the bits of a nan among the keys, each query that sees it is nan, and no other."""
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((n, 24)).astype(np.float32) for n in (30, 450, 450))
+    k[420, 5] = np.uint32(bits).view(np.float32)
+    assert np.isnan(hm.attention(q, k, v)).all()
+    seen = np.isnan(hm.attention(q, k, v, where=np.arange(450) < np.arange(405, 435)[:, None]))
+    assert seen.all(-1).tolist() == seen.any(-1).tolist() == (np.arange(405, 435) > 420).tolist()

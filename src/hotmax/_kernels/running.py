@@ -232,36 +232,31 @@ def exponentials_narrow(scores, at, size, m, slope2):
 
 
 @inline
-def larger(a, b):
-    """The larger of a and b; b if a is nan."""
-    return choose(a > b, a, b)
-
-
-@inline
 def peak_narrow(scores, at, size, m):
-    """The largest of m and the scores of whole panels; one that is nan does not count."""
+    """The largest of m and the scores of whole panels; nan if one is.
+
+    Weights do not tell: 2**nan with its exponent shifted need be no nan.
+    """
     even = spread(scores.dtype.type(m))
     odd = even
     for j in range(at, at + size, LANES32):
-        even = larger(load(scores, j), even)
-        odd = larger(load(scores, j + WIDTH), odd)
-    even = larger(even, odd)
-    near = larger(larger(entry(even, 0), entry(even, 4)), larger(entry(even, 2), entry(even, 6)))
-    far = larger(larger(entry(even, 1), entry(even, 5)), larger(entry(even, 3), entry(even, 7)))
-    return larger(near, far)
+        even = maximum(load(scores, j), even)
+        odd = maximum(load(scores, j + WIDTH), odd)
+    even = maximum(even, odd)
+    near = maximum(maximum(entry(even, 0), entry(even, 4)), maximum(entry(even, 2), entry(even, 6)))
+    far = maximum(maximum(entry(even, 1), entry(even, 5)), maximum(entry(even, 3), entry(even, 7)))
+    return maximum(near, far)
 
 
 @kernel
-def soften_odd(scores, at, size, m, peak):
-    """Rows with no finite maximum: (peak, sum). `peak` is the largest of those that are not nan."""
-    held = m != m
+def soften_odd(scores, at, size, peak):
+    """Of a row with no finite maximum: entries of +inf share all the mass, unless one is nan."""
     count = 0.0
     for j in range(at, at + size):
-        held = held or scores[j] != scores[j]
-        one = 1.0 if scores[j] == np.inf else 0.0
+        one = 1.0 if peak == np.inf and scores[j] == np.inf else 0.0
         scores[j] = one
         count += one
-    return (scores.dtype.type(np.nan), 0.0) if held else (peak, count)
+    return count
 
 
 @inline
@@ -277,20 +272,9 @@ def soften_narrow(scores, at, size, m, slope2):
     peak = peak_narrow(scores, at, whole, m)
     if abs(peak) < np.inf:
         total = exponentials_narrow(scores, at, whole, peak, slope2)
-        if total == total and m == m:
-            return peak, shrinking(m, peak, slope2), total
-        return soften_nan(scores, at, whole)
-    before = peak
-    peak, total = soften_odd(scores, at, whole, m, peak)
-    factor = np.float32(0.0 if before == np.inf and m < np.inf else 1.0)
-    return peak, factor, total
-
-
-@kernel
-def soften_nan(scores, at, size):
-    for j in range(at, at + size):
-        scores[j] = 0.0
-    return scores.dtype.type(np.nan), np.float32(1.0), 0.0
+        return peak, shrinking(m, peak, slope2), total
+    total = soften_odd(scores, at, whole, peak)
+    return peak, np.float32(0.0 if peak == np.inf and m < np.inf else 1.0), total
 
 
 @inline
