@@ -135,16 +135,21 @@ def exp2_line32(x, low, slope, slope_low, origin):
 
 
 @inline
-def exp2_narrow(y):
-    """2**y in float32, for y <= 1; 0 where that is below the normal numbers, and for a nan."""
-    shifted = y + ROUND32
-    f = y - (shifted - ROUND32)
+def exp2_fraction32(f):
+    """2**f in float32, for f between -1/2 and 1/2."""
     q = fma(_P5, f, _P4)
     q = fma(q, f, _P3)
     q = fma(q, f, _P2)
     q = fma(q, f, _P1)
     q = fma(q, f, _P0)
-    q = fma(q, f, _UNIT32)
+    return fma(q, f, _UNIT32)
+
+
+@inline
+def exp2_narrow(y):
+    """2**y in float32, for y <= 1; 0 where that is below the normal numbers, and for a nan."""
+    shifted = y + ROUND32
+    q = exp2_fraction32(y - (shifted - ROUND32))
     return choose(y >= _NORMAL32, scaled_by(q, shifted), _ZERO32)
 
 

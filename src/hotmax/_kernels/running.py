@@ -19,15 +19,10 @@ import math
 import numpy as np
 
 from hotmax._kernels.arithmetic import (
-    _P0,
-    _P1,
-    _P2,
-    _P3,
-    _P4,
-    _P5,
     LOG2E,
     ROUND32,
     UNBIAS64,
+    exp2_fraction32,
     exp2_narrow,
     exp2_parts,
     exp2_plain,
@@ -196,12 +191,7 @@ def power_narrow(x, least, slope2, origin):
     """2**(x * slope2 - k), with origin = ROUND32 - k; 0 for x below `least`. nan stays nan."""
     shifted = fma(x, slope2, origin)
     f = fma(x, slope2, origin - shifted)
-    q = fma(_P5, f, _P4)
-    q = fma(q, f, _P3)
-    q = fma(q, f, _P2)
-    q = fma(q, f, _P1)
-    q = fma(q, f, _P0)
-    q = fma(q, f, np.float32(1.0))
+    q = exp2_fraction32(f)
     return choose(x < least, np.float32(0.0), scaled_by(q, shifted))
 
 
