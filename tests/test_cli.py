@@ -734,10 +734,11 @@ def test_a_pipe_into_it():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_full_disk():
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk(unbuffered):
     if not os.path.exists("/dev/full"):
         pytest.skip("there is no /dev/full here")
-    done = shell("hotmax softmax 1 2 > /dev/full")
+    done = shell("hotmax softmax 1 2 > /dev/full", PYTHONUNBUFFERED=unbuffered)
     assert (done.returncode, done.stderr) == (2, "hotmax: No space left on device\n")
 
 
@@ -841,6 +842,7 @@ def test_patience_is_asked_for_where_it_is_needed(monkeypatch, capsys):
 
 
 def test_progress_is_for_people(monkeypatch, capsys):
+    monkeypatch.setenv("TERM", "xterm")  # on a dumb one rich draws nothing
     with output.progress("working") as update:
         update("stage", 0.5)
     assert capsys.readouterr().err == ""

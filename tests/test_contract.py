@@ -301,7 +301,9 @@ HOT = {
     "losses": ["spread_narrow", "add_spread", "take_shares"],
     "targets": ["add_targets", "take_targets"],
     "loss_lanes": ["losses_of_lanes", "scale_lanes"],
-    "running": ["score", "soften", "add_values"],
+    "running": ["score", "soften_wide", "add_values"],
+    "attention": ["soften_tile"],
+    "direct": ["score_directly", "add_values_directly"],
     "attention_vjp": ["add_transposed"],
     "products": ["are_finite"],
     "calibration": ["row_moments", "tile_moments", "tile_logs", "row_squares", "tile_squares"],
@@ -321,6 +323,7 @@ INSPECT = """
         hm.softmax(np.ones((100, 64), kind), axis=0)
         x = np.ones((40, 20), kind)
         hm.attention(x, x, x)
+        hm.attention(np.ones((1, 32), kind), *np.ones((2, 40, 32), kind))
         hm.attention_vjp(x, x, x, x)
         labels = np.arange(40) % 2
         for n in (10, 1000):

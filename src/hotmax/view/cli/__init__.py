@@ -32,13 +32,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        give_up_output()
         return NO_READER
     except KeyboardInterrupt:
         return complain("stopped", INTERRUPTED)
     except (ValueError, TypeError, OSError, ImportError) as error:
         if debug:
             traceback.print_exc()
+        if isinstance(error, OSError):
+            give_up_output()
         return complain(reason(error), BAD_INPUT)
     except MemoryError as error:
         return complain(f"not enough memory: {error}".removesuffix(": "), BAD_INPUT)
@@ -68,6 +70,14 @@ def reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def give_up_output() -> None:
+    """What could not be written is not tried again when Python ends, which would complain."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def complain(text: str, code: int) -> int:
