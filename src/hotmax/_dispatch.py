@@ -114,7 +114,8 @@ def compute(
         powers = None if narrow else np.empty(classes * LANES)
         operation.lanes(x2, out, temperature, start, stop, powers)
     elif narrow:
-        exps = room("exps", min(classes, KEEP))
+        # only softmax comes back to its exponentials
+        exps = room("exps", CHUNK if operation.wide is None else min(classes, KEEP))
         operation.rows(x2, out, temperature, start, stop, exps, streamed)
         keep("exps", exps)
     elif operation.wide is not None and classes <= BLOCK:
