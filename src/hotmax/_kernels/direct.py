@@ -15,7 +15,7 @@ from hotmax._kernels.vectors import (
     load,
     spread,
     store,
-    turned_vectors,
+    turned_square,
 )
 
 DIRECT = 2  # queries: for three, packing takes no longer
@@ -24,16 +24,7 @@ DIRECT = 2  # queries: for three, packing takes no longer
 @inline
 def add_products(q, own, keys, at, depth, total):
     """total + q . key, of WIDTH features from q[own] on and WIDTH keys from keys[at] on."""
-    a, b, c, d, e, f, g, h = turned_vectors(
-        load(keys, at),
-        load(keys, at + depth),
-        load(keys, at + 2 * depth),
-        load(keys, at + 3 * depth),
-        load(keys, at + 4 * depth),
-        load(keys, at + 5 * depth),
-        load(keys, at + 6 * depth),
-        load(keys, at + 7 * depth),
-    )
+    a, b, c, d, e, f, g, h = turned_square(keys, at, depth)
     total = fma(a, q[own], total)
     total = fma(b, q[own + 1], total)
     total = fma(c, q[own + 2], total)

@@ -64,7 +64,7 @@ def is_narrow(m, temperature):
 
 @inline
 def power_of(m, temperature):
-    """k."""
+    """k, the even number nearest m / T / log 2."""
     return 2.0 * np.rint(0.5 * (m * (LOG2E / temperature)))
 
 
@@ -205,8 +205,8 @@ def softmax_by_parts(x, out, exps, notes, temperature, streamed):
     """softmax of a row, read from memory once; False, with nothing written, if it is out of range.
 
     Each part has a maximum of its own, found while the part is in the cache, and exponentials
-    relative to a power of two of its own. Powers of two change no digit, so what a part comes to
-    does not depend on the others. `notes` is room for two numbers a part. While one part is
+    relative to an even power of two of its own, which changes no digit: what a part comes to does
+    not depend on the others. `notes` is room for two numbers a part. While one part is
     computed the next one, or the beginning of the next row, is fetched.
     """
     m = -np.inf
@@ -227,9 +227,8 @@ def softmax_by_parts(x, out, exps, notes, temperature, streamed):
     line = line32(m, temperature)
     peak = exp2_line32(np.float32(m), *line)
     unit = unit_of(m, temperature) / UNBIAS32
-    total += unit - np.float64(
-        peak
-    )  # the largest term without its rounding: it may be all there is
+    # the largest term without its rounding: it may be all there is
+    total += unit - np.float64(peak)
     share = np.float32(unit / total)
     for p in range(parts):
         start, stop = p * PART, min((p + 1) * PART, x.size)

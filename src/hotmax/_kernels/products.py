@@ -31,7 +31,7 @@ from hotmax._kernels.vectors import (
     spread,
     store,
     sum_of,
-    turned_vectors,
+    turned_square,
 )
 
 # Sums in registers. AVX2 has 16 registers of 8 float32: 6 x 2 hold sums, 4 are for operands. In two
@@ -260,16 +260,7 @@ def pack_columns(x, panels, start):
 @inline
 def turn_block(source, at, step, target, to, lanes):
     """target[to + i * lanes + j] = source[at + j * step + i], for i and j below WIDTH."""
-    turned = turned_vectors(
-        load(source, at),
-        load(source, at + step),
-        load(source, at + 2 * step),
-        load(source, at + 3 * step),
-        load(source, at + 4 * step),
-        load(source, at + 5 * step),
-        load(source, at + 6 * step),
-        load(source, at + 7 * step),
-    )
+    turned = turned_square(source, at, step)
     for i in range(WIDTH):
         store(target, to + i * lanes, turned[i])
 

@@ -27,7 +27,7 @@ from hotmax._kernels.vectors import (
     spread,
     store,
     store_some,
-    turned_vectors,
+    turned_square,
     widened,
 )
 
@@ -76,26 +76,9 @@ def softmax_alone(x, out, r, temperature, terms):
 def turn_in(source, at, n, tile):
     """tile[c, r] = source[at + r * n + c], WIDTH classes at a time; it reads past the last one."""
     for c in range(0, n, WIDTH):
-        i = at + c
-        columns = turned_vectors(
-            load(source, i),
-            load(source, i + n),
-            load(source, i + 2 * n),
-            load(source, i + 3 * n),
-            load(source, i + 4 * n),
-            load(source, i + 5 * n),
-            load(source, i + 6 * n),
-            load(source, i + 7 * n),
-        )
-        j = c * WIDTH
-        store(tile, j, columns[0])
-        store(tile, j + WIDTH, columns[1])
-        store(tile, j + 2 * WIDTH, columns[2])
-        store(tile, j + 3 * WIDTH, columns[3])
-        store(tile, j + 4 * WIDTH, columns[4])
-        store(tile, j + 5 * WIDTH, columns[5])
-        store(tile, j + 6 * WIDTH, columns[6])
-        store(tile, j + 7 * WIDTH, columns[7])
+        columns = turned_square(source, at + c, n)
+        for k in range(WIDTH):
+            store(tile, (c + k) * WIDTH, columns[k])
 
 
 @inline
@@ -106,29 +89,14 @@ def turn_out(tile, n, target, at):
     last classes come first, and the last row of all ends where it should.
     """
     for c in range((n - 1) // WIDTH * WIDTH, -1, -WIDTH):
-        j = c * WIDTH
-        rows = turned_vectors(
-            load(tile, j),
-            load(tile, j + WIDTH),
-            load(tile, j + 2 * WIDTH),
-            load(tile, j + 3 * WIDTH),
-            load(tile, j + 4 * WIDTH),
-            load(tile, j + 5 * WIDTH),
-            load(tile, j + 6 * WIDTH),
-            load(tile, j + 7 * WIDTH),
-        )
-        i = at + c
-        store(target, i, rows[0])
-        store(target, i + n, rows[1])
-        store(target, i + 2 * n, rows[2])
-        store(target, i + 3 * n, rows[3])
-        store(target, i + 4 * n, rows[4])
-        store(target, i + 5 * n, rows[5])
-        store(target, i + 6 * n, rows[6])
+        rows = turned_square(tile, c * WIDTH, WIDTH)
+        for r in range(WIDTH - 1):
+            store(target, at + r * n + c, rows[r])
+        last = at + (WIDTH - 1) * n + c
         if n - c < WIDTH:
-            store_some(target, i + 7 * n, n - c, rows[7])
+            store_some(target, last, n - c, rows[WIDTH - 1])
         else:
-            store(target, i + 7 * n, rows[7])
+            store(target, last, rows[WIDTH - 1])
 
 
 @inline

@@ -503,3 +503,18 @@ def sum_of(v):
     near = (entry(v, 0) + entry(v, 4)) + (entry(v, 2) + entry(v, 6))
     far = (entry(v, 1) + entry(v, 5)) + (entry(v, 3) + entry(v, 7))
     return near + far
+
+
+@inline
+def turned_square(array, at, step):
+    """WIDTH vectors that begin at array[at], array[at + step] and so on, turned."""
+    return turned_vectors(
+        load(array, at),
+        load(array, at + step),
+        load(array, at + 2 * step),
+        load(array, at + 3 * step),
+        load(array, at + 4 * step),
+        load(array, at + 5 * step),
+        load(array, at + 6 * step),
+        load(array, at + 7 * step),
+    )
