@@ -67,7 +67,7 @@ def add_exponentials(x, facts, slope, slope_low, sums):
         for j in range(0, x.shape[1], LINE):
             prefetch(upcoming, j)
             v, w = load(row, j), load(row, j + WIDTH)
-            # the new entry first: else the compiler stores with a mask, which takes 20 cycles
+            # the new entry first: else the compiler stores with a mask, for nearly half of the time
             store(facts[TOP], j, maximum(v, load(facts[TOP], j)))
             store(facts[TOP], j + WIDTH, maximum(w, load(facts[TOP], j + WIDTH)))
             e = exponential(v, facts, j, slope, slope_low)
