@@ -432,3 +432,33 @@ def test_processes_that_compile_at_the_same_time(tmp_path):
         "2.0",
     ]
     assert len(list(tmp_path.rglob("*.nbc"))) == 2
+
+
+def test_a_stored_kernel_is_only_loaded(tmp_path):
+    """Getting ready to compile takes Numba half a second; whoever then needs it, still gets it."""
+    (tmp_path / "twice.py").write_text(
+        "def twice(x):\n    for i in range(x.size):\n        x[i] *= 2\n"
+    )
+    code = f"""
+        import sys
+        import numpy as np
+        from hotmax._kernels.compiling import kernel
+        sys.path.insert(0, {str(tmp_path)!r})
+        from twice import twice
+
+        twice = kernel(twice)
+        twice(x := np.ones(1, "f4"))
+        print(x[0], "numba.np.arraymath" in sys.modules)
+
+        @kernel
+        def four_times(x):
+            twice(x)
+            twice(x)
+
+        for kind in ("f4", "f8"):
+            four_times(x := np.ones(1, kind))
+            print(x[0])
+        """
+    cache = str(tmp_path / "cache")
+    assert prints(code, NUMBA_CACHE_DIR=cache).split() == ["2.0", "True", "4.0", "4.0"]
+    assert prints(code, NUMBA_CACHE_DIR=cache).split() == ["2.0", "False", "4.0", "4.0"]
