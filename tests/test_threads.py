@@ -117,6 +117,22 @@ def test_ranges_cover_everything_once():
             assert sorted(seen) == list(range(total))
 
 
+def test_shrinking_ranges_cover_everything_once():
+    from hotmax import _threads
+
+    for threads in (1, 3):
+        hm.set_threads(threads)
+        for total, least, most in ((0, 1, 1), (1, 5, 9), (88, 1, 400), (1000, 7, 20), (50, 3, 3)):
+            seen = []
+            _threads.for_shrinking_ranges(
+                lambda a, b, seen=seen: seen.append((a, b)), total, least, most
+            )
+            seen.sort()
+            assert [i for a, b in seen for i in range(a, b)] == list(range(total))
+            assert all(b - a <= most for a, b in seen)
+            assert all(b - a >= least for a, b in seen[:-1])
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are placed as on Linux")
 def test_helpers_keep_off_the_processor_of_the_caller():
     """And never run where the caller may not."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hotmax import _threads
 from hotmax._boundary import Array
-from hotmax._heads import Heads, Tile, packed_columns, packed_rows
-from hotmax._kernels.attention import attend_tiles, weigh
+from hotmax._heads import Heads, Tile, packed_columns, packed_rows, ready
+from hotmax._kernels.attention import attend_heads, attend_tiles, pack_heads, weigh
 from hotmax._kernels.running import KEYS, QUERIES, add_values
 
 FEW = 2  # tiles of queries that pack the keys as they pass, each for itself
+Packed = tuple[Array, Array, Array]  # keys, values, and whether each tile of them is finite
+Work = Callable[[int, int], None]
 LOOK = 24  # queries whose weights are worked out at a time
 
 
@@ -64,58 +68,98 @@ def run(heads: Heads) -> tuple[Array, Array]:
     out = np.empty((*heads.lead, heads.queries, heads.value_features), heads.kind)
     logsumexp = np.empty((*heads.lead, heads.queries))
     tiles = -(-heads.queries // QUERIES)
-    v = heads.v
-    assert v is not None
     few = tiles * heads.group <= FEW and not heads.is_steep
     for wave in heads.waves(2):
-        keys: list[Any] = [None] * len(wave)
-        values: list[Any] = [None] * len(wave)
-        clean = np.ones((len(wave), -(-heads.keys // KEYS)), np.bool_)
-
-        def pack(
-            start: int,
-            stop: int,
-            wave: range = wave,
-            keys: list[Any] = keys,
-            values: list[Any] = values,
-            clean: Array = clean,
-        ) -> None:
-            for i in range(start, stop):
-                index = heads.kv_index(wave[i])
-                if few:
-                    keys[i], values[i] = heads.matrix(heads.k, index), heads.matrix(v, index)
-                else:
-                    keys[i] = packed_rows(heads.k[index], heads.kind)
-                    values[i] = packed_columns(v[index], heads.kind, clean[i])
-
-        def work(
-            start: int,
-            stop: int,
-            wave: range = wave,
-            keys: list[Any] = keys,
-            values: list[Any] = values,
-            clean: Array = clean,
-        ) -> None:
-            unit = start
-            while unit < stop:
-                head, number = divmod(unit, tiles)
-                i = head // heads.group
-                more = min(stop - unit, tiles - number)  # of the same head
-                unit += more
-                size = more * QUERIES
-                tile = heads.tile(wave[0] * heads.group + head, number * QUERIES, size)
-                attend(
-                    tile,
-                    keys[i],
-                    values[i],
-                    clean[i],
-                    out[tile.index][tile.part],
-                    logsumexp[tile.index][tile.part],
-                )
-
-        _threads.for_ranges(pack, len(wave), 1)
-        _threads.for_ranges(work, len(wave) * heads.group * tiles, heads.together)
+        packed = pack(heads, wave, few)
+        own = range(wave.start * heads.group, wave.stop * heads.group)
+        work = (by_heads if heads.are_alike else by_tiles)(
+            heads, own, tiles, packed, out, logsumexp
+        )
+        _threads.for_shrinking_ranges(work, len(own) * tiles, *heads.together)
     return out, logsumexp
+
+
+def pack(heads: Heads, wave: range, few: bool) -> Packed:
+    """Keys and values of some heads in panels, or as they are if few queries ask for them."""
+    assert heads.v is not None
+    size, lanes = len(wave), heads.lanes
+    clean = np.ones((size, -(-heads.keys // KEYS)), np.bool_)
+    if few:
+        return heads.matrices(heads.k, wave), heads.matrices(heads.v, wave), clean
+    keys = np.empty((size, -(-heads.keys // lanes), heads.features, lanes), heads.kind)
+    values = np.empty((size, -(-heads.value_features // lanes), heads.keys, lanes), heads.kind)
+    k, v = heads.k, heads.v
+
+    def work(start: int, stop: int) -> None:
+        part = slice(start, stop)
+        if ready(k, heads.kind) and ready(v, heads.kind):
+            own = wave[part]
+            pack_heads(
+                heads.matrices(k, own),
+                heads.matrices(v, own),
+                keys[part],
+                values[part],
+                clean[part],
+            )
+            return
+        for i in range(start, stop):
+            index = heads.kv_index(wave[i])
+            packed_rows(k[index], heads.kind, keys[i])
+            packed_columns(v[index], heads.kind, values[i], clean[i])
+
+    _threads.for_ranges(work, size, -(-size // _threads.get_threads()))
+    return keys, values, clean
+
+
+def by_heads(
+    heads: Heads, own: range, tiles: int, packed: Packed, out: Array, logsumexp: Array
+) -> Work:
+    """Work on any tiles of heads that differ in nothing but q, k and v."""
+    part, count = slice(own.start, own.stop), math.prod(heads.lead)
+    q, results = (a.reshape(count, *a.shape[-2:])[part] for a in (heads.q, out))
+    numbers = logsumexp.reshape(count, heads.queries)[part]
+    temperature, sink = (np.array([a.flat[0]]) for a in (heads.temperature, heads.sink))
+
+    def work(start: int, stop: int) -> None:
+        rows = min(heads.padded(heads.queries), QUERIES)
+        attend_heads(
+            start,
+            stop,
+            tiles,
+            heads.group,
+            q,
+            *packed,
+            heads.scale,
+            temperature,
+            sink,
+            heads.shift,
+            results,
+            numbers,
+            heads.low(rows, KEYS),
+            heads.low(rows, -(-heads.value_features // heads.lanes) * heads.lanes),
+        )
+
+    return work
+
+
+def by_tiles(
+    heads: Heads, own: range, tiles: int, packed: Packed, out: Array, logsumexp: Array
+) -> Work:
+    """The same, one head after the other."""
+    keys, values, clean = packed
+
+    def work(start: int, stop: int) -> None:
+        unit = start
+        while unit < stop:
+            head, number = divmod(unit, tiles)
+            i = head // heads.group
+            more = min(stop - unit, tiles - number)  # of the same head
+            unit += more
+            tile = heads.tile(own[head], number * QUERIES, more * QUERIES)
+            place = out[tile.index][tile.part], logsumexp[tile.index][tile.part]
+            attend(tile, keys[i], values[i], clean[i], *place)
+
+    return work
 
 
 def attend(

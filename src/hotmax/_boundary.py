@@ -71,7 +71,7 @@ def as_array(x: object, name: str = "x") -> Array:
             f"{name} must be an array or a nested sequence of one shape, got a ragged "
             f"{type(x).__name__}"
         ) from None
-    if array.dtype.kind in "iub" or array.dtype.name in FLOATS:
+    if array.dtype in (FLOAT32, FLOAT64) or array.dtype.kind in "iub" or array.dtype.name in FLOATS:
         return array
     raise TypeError(f"{name} must hold {ACCEPTED}, got {array.dtype}")
 
@@ -97,6 +97,8 @@ def unlocked(array: Array) -> Array:
 
 def compute_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The type that kernels compute in: float32 for it and the half precisions, else float64."""
+    if dtype in (FLOAT32, FLOAT64):
+        return dtype
     return FLOAT32 if dtype.name in ("float16", "bfloat16", "float32") else FLOAT64
 
 

@@ -15,12 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from hotmax import _threads
 from hotmax._boundary import FLOAT32, Array, as_array, as_temperature, compute_type, result_type
 from hotmax._kernels.attention import pad_queries
 from hotmax._kernels.products import ROWS32, ROWS64, are_finite, lanes_of, pack_columns, pack_rows
 from hotmax._kernels.running import KEYS, QUERIES, slopes_of
 
+# Multiplications for one call: fewer take less time than to wake a thread for them, and more keep
+# Ctrl-C waiting.
+SMALL, LARGE = 1 << 19, 1 << 32
 CAUSAL = (False, True, "upper_left", "lower_right")
 Index = tuple[int, ...]
 
@@ -168,13 +170,23 @@ class Heads(Shapes):
         return tuple(int(i) for i in np.unravel_index(head, self.kv_lead)) if self.kv_lead else ()
 
     @cached_property
-    def together(self) -> int:
-        """Tiles of queries for one call: several, so long as they need no rows of bias or mask."""
-        arrays = [a for a in (self.bias, self.where) if a is not None]
-        if any(a.strides[-2] for a in arrays):
-            return 1
-        tiles = -(-self.queries // QUERIES) * math.prod(self.lead)
-        return max(tiles // (12 * _threads.get_threads()), 1)
+    def together(self) -> tuple[int, int]:
+        """Tiles of queries for one call, at least and at most.
+
+        One, if each needs its own rows of bias or mask.
+        """
+        if any(a.strides[-2] for a in (self.bias, self.where) if a is not None):
+            return 1, 1
+        size = min(self.queries, QUERIES) * self.keys * (self.features + self.value_features)
+        least = -(-SMALL // max(size, 1)) if self.are_alike else 1
+        return least, max(LARGE // max(size, 1), least)
+
+    @cached_property
+    def are_alike(self) -> bool:
+        """Can a kernel go from head to head by itself, since they differ in q, k and v alone?"""
+        same = self.bias is None and self.where is None and not self.is_steep
+        uniform = not any(self.temperature.strides) and not any(self.sink.strides)
+        return same and uniform and self.sink.size > 0 and ready(self.q, self.kind)
 
     @cached_property
     def is_steep(self) -> bool:
@@ -194,9 +206,16 @@ class Heads(Shapes):
         for first in range(0, self.kv_heads, step):
             yield range(first, min(first + step, self.kv_heads))
 
-    def matrix(self, array: Array, index: Index) -> Array:
-        """The keys or values of one head, as the kernels take them."""
-        return contiguous(array[index], self.kind)
+    def matrices(self, array: Array, own: range) -> Array:
+        """The keys or values of some heads, as the kernels take them."""
+        shape = array.shape[-2:]
+        if ready(array, self.kind):
+            return array.reshape(self.kv_heads, *shape)[own.start : own.stop]
+        stack = np.empty((len(own), *shape), self.kind)
+        with np.errstate(all="ignore"):
+            for i, head in enumerate(own):
+                stack[i] = array[self.kv_index(head)]
+        return stack
 
     def per_query(self, array: Array, index: Index, part: slice) -> Array:
         """One number for each query of a part, or one for all if they are the same."""
@@ -206,6 +225,11 @@ class Heads(Shapes):
 
     def tile(self, head: int, first: int, size: int) -> Tile:
         return Tile(self, head, first, min(first + size, self.queries))
+
+    def padded(self, rows: int) -> int:
+        """That many queries, in whole rows of registers."""
+        step = ROWS32 if self.narrow else ROWS64
+        return -(-rows // step) * step
 
     def low(self, *shape: int) -> Array | None:
         """Room for second words, which only float64 has."""
@@ -219,8 +243,7 @@ class Tile:
         self.heads, self.index = heads, heads.index(head)
         self.part = slice(first, last)
         self.rows = last - first
-        step = ROWS32 if heads.narrow else ROWS64
-        self.count = -(-self.rows // step) * step
+        self.count = heads.padded(self.rows)
         self.biased = heads.bias is not None
 
     @cached_property
@@ -292,9 +315,14 @@ def with_lead(array: Array, lead: Index) -> Array:
     return array if array.shape == shape else np.broadcast_to(array, shape)
 
 
+def ready(array: Array, kind: np.dtype[Any]) -> bool:
+    """Can a kernel read it as it is?"""
+    return bool(array.dtype == kind and array.flags.carray)
+
+
 def contiguous(array: Array, kind: np.dtype[Any]) -> Array:
     """As it is, if a kernel can read it."""
-    if array.dtype == kind and array.flags.carray:
+    if ready(array, kind):
         return array
     with np.errstate(all="ignore"):
         return np.array(array, kind, order="C")
@@ -302,7 +330,7 @@ def contiguous(array: Array, kind: np.dtype[Any]) -> Array:
 
 def in_parts(array: Array, kind: np.dtype[Any]) -> Iterator[tuple[slice, Array]]:
     """The rows of a matrix as the kernels take them: all of it, or a copy of some at a time."""
-    if array.dtype == kind and array.flags.carray:
+    if ready(array, kind):
         yield slice(0, len(array)), array
         return
     for first in range(0, len(array), KEYS):
@@ -310,21 +338,25 @@ def in_parts(array: Array, kind: np.dtype[Any]) -> Iterator[tuple[slice, Array]]
         yield part, contiguous(array[part], kind)
 
 
-def packed_rows(array: Array, kind: np.dtype[Any]) -> Array:
+def packed_rows(array: Array, kind: np.dtype[Any], panels: Array | None = None) -> Array:
     """A (length, features) matrix, transposed, in panels."""
     length, features = array.shape
     lanes = lanes_of(kind)
-    panels = np.empty((-(-length // lanes), features, lanes), kind)
+    if panels is None:
+        panels = np.empty((-(-length // lanes), features, lanes), kind)
     for part, rows in in_parts(array, kind):
         pack_rows(rows, panels[part.start // lanes : -(-part.stop // lanes)])
     return panels
 
 
-def packed_columns(array: Array, kind: np.dtype[Any], clean: Array | None = None) -> Array:
+def packed_columns(
+    array: Array, kind: np.dtype[Any], panels: Array | None = None, clean: Array | None = None
+) -> Array:
     """A (length, features) matrix in panels; `clean` tells which tiles of keys are all finite."""
     length, features = array.shape
     lanes = lanes_of(kind)
-    panels = np.empty((-(-features // lanes), length, lanes), kind)
+    if panels is None:
+        panels = np.empty((-(-features // lanes), length, lanes), kind)
     for part, rows in in_parts(array, kind):
         pack_columns(rows, panels, part.start)
         if clean is not None:

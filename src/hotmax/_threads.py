@@ -166,3 +166,14 @@ def for_ranges(work: Callable[[int, int], None], total: int, step: int) -> None:
             with contextlib.suppress(Exception):  # the first error is the one to tell
                 wait()
         raise
+
+
+def for_shrinking_ranges(
+    work: Callable[[int, int], None], total: int, least: int, most: int
+) -> None:
+    """The same in ranges from `most` down to `least`: few, and with no long wait at the end."""
+    cuts = [0]
+    while cuts[-1] < total:
+        share = (total - cuts[-1]) // (3 * get_threads())
+        cuts.append(min(cuts[-1] + min(max(share, least), most), total))
+    for_ranges(lambda start, stop: work(cuts[start], cuts[stop]), len(cuts) - 1, 1)

@@ -225,6 +225,53 @@ def attend_tiles(
 
 
 @kernel
+def attend_heads(
+    start, stop, tiles, group, q, keys, values, clean, scale, temperature, sink, shift, out,
+    logsumexp, low, acc_low,
+):  # fmt: skip
+    """Tiles start..stop of the queries of all heads, which have neither bias nor mask.
+
+    Each head of keys and values serves `group` heads of queries, and has its own line of `clean`.
+    """
+    queries, length = q.shape[1], values.shape[-2]
+    nothing = np.empty((0, 0), q.dtype)
+    at = start
+    while at < stop:
+        head, number = divmod(at, tiles)
+        more = min(stop - at, tiles - number)  # of the same head
+        at += more
+        first = number * QUERIES
+        last = min(first + more * QUERIES, queries)
+        own = head // group
+        attend_tiles(
+            q[head, first:last],
+            keys[own],
+            values[own],
+            clean[own],
+            nothing,
+            False,
+            scale,
+            temperature,
+            sink,
+            first + 1 + shift,
+            length,
+            out[head, first:last],
+            logsumexp[head, first:last],
+            low,
+            acc_low,
+        )
+
+
+@kernel
+def pack_heads(k, v, keys, values, clean):
+    """The keys and values of whole heads, in panels."""
+    for head in range(k.shape[0]):
+        pack_rows(k[head], keys[head])
+        pack_columns(v[head], values[head], 0)
+        are_finite(v[head], KEYS, clean[head])
+
+
+@kernel
 def harden(scores, low, r, size, extra, biased, sink):
     """The limit of an infinite slope: weights exp(bias) on the largest scores, 0 on all others.
 

@@ -48,7 +48,7 @@ from hotmax._kernels.vectors import (
 from hotmax._kernels.wide import over, product
 
 QUERIES = 96  # in a tile: whole rows of registers, which stay in the first-level cache
-KEYS = 384  # keys in a tile: whole panels, and whole rows when the tile is read as columns
+KEYS = 576  # keys in a tile: whole panels, and whole rows when the tile is read as columns
 
 DEPTH = 64  # keys whose weighted values are added up apart: short sums round less than long ones
 
