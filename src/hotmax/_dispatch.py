@@ -28,12 +28,13 @@ from hotmax._boundary import (
     compute_type,
     give_back,
 )
+from hotmax._conversion import put
 from hotmax._kernels.columns import FACTS, PHASES, STRIP
 from hotmax._kernels.lanes import LANES
 from hotmax._kernels.narrow import CHUNK, settle, top
 from hotmax._kernels.short import SHORT
 from hotmax._kernels.softmax import BLOCK, KEEP, add_sums, block_sums
-from hotmax._kernels.staging import turned
+from hotmax._kernels.staging import hide, turned
 
 STEP = 1 << 18  # entries that one range of rows holds at least: some 150 microseconds of work
 STAGE = 1 << 17  # entries of a staging buffer
@@ -271,22 +272,22 @@ def run_staged(operation: Operation, rows: Rows, out3: Array) -> None:
         if beside:
             turned(source.T, buffer, False)
         else:
-            buffer[...] = source
-        if where3 is not None:  # a masked entry becomes one that is not there
-            absent = np.where(np.signbit(temperature), np.inf, -np.inf)[:, None]
-            np.copyto(buffer, absent, where=~where3[place], casting="same_kind")
+            put(source, buffer)
+        present = np.ones(len(buffer), np.bool_)
+        if where3 is not None:
+            absent = np.where(np.signbit(temperature), np.inf, -np.inf).astype(kind)
+            hide(buffer, np.ascontiguousarray(where3[place]), absent, present)
         result = np.empty(target.shape, kind) if operation.reduces else buffer
         if rows.classes >= LONG:
             compute_all(operation, buffer, result, temperature)
         else:
             compute(operation, buffer, result, temperature, 0, len(buffer))
         if where3 is not None and operation.empty is not None:
-            result[~where3[place].any(axis=-1)] = operation.empty
+            result[~present] = operation.empty
         if target.dtype == kind and target.ndim == 2 and is_beside(target):
             turned(result, target.T, streamed and is_at_lines(target.T))
         else:
-            with np.errstate(all="ignore"):  # a float32 beyond float16 is inf, without a word
-                target[...] = result
+            put(result, target)
         keep("stage", buffer)
 
     for_stages(work, rows, step if in_columns is None else max(STRIP, step // STRIP * STRIP))

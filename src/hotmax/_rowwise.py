@@ -15,6 +15,7 @@ import numpy as np
 
 from hotmax import _threads
 from hotmax._boundary import Array, Rows
+from hotmax._conversion import put
 from hotmax._dispatch import STEP, for_stages, is_beside, pieces, range_of
 from hotmax._kernels.staging import turned
 
@@ -117,7 +118,7 @@ def _fetch(source: Array, kind: np.dtype[Any]) -> Array:
     if source.dtype == kind and is_beside(source):
         turned(source.T, buffer, False)
     else:
-        buffer[...] = source
+        put(source, buffer)
     return buffer
 
 
@@ -125,5 +126,4 @@ def _store(result: Array, target: Array) -> None:
     if target.dtype == result.dtype and is_beside(target):
         turned(result, target.T, False)
     else:
-        with np.errstate(all="ignore"):  # a float32 beyond float16 is inf, without a word
-            target[...] = result
+        put(result, target)

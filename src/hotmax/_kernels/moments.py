@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from hotmax._kernels.arithmetic import (
     LN2,
     LN2_REST,
-    LOG2E,
-    LOG2E_LOW,
     UNBIAS64,
     exp2_parts,
     log1p_parts,
@@ -16,7 +16,7 @@ from hotmax._kernels.arithmetic import (
     two_sum,
     with_fraction,
 )
-from hotmax._kernels.compiling import kernel
+from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.narrow import top
 from hotmax._kernels.softmax import (
     FLAT,
@@ -28,53 +28,61 @@ from hotmax._kernels.softmax import (
     row_sums,
     sign_of,
 )
-from hotmax._kernels.wide import STRIP, accumulate, combine, exponent, over, product, scale_of
+from hotmax._kernels.vectors import WIDTH, borrowed, entry, load, load_some, spread, widened
+from hotmax._kernels.wide import constants_of, exponent, product
+
+FIRST = np.arange(float(WIDTH))
+
+
+@inline
+def entropy_term(v, _, constants):
+    """exp(z) * -z / ln 2 at z = (x - m) / T, times 2**BIAS64: never negative."""
+    peak, scale, slope, slope_low = constants
+    y, y_low = exponent(v * scale, peak, slope, slope_low)
+    t, power = exp2_parts(y, y_low)
+    e, e_low = with_fraction(power, t)
+    return product(e, e_low, -y, -y_low)
+
+
+@inline
+def index_term(v, index, constants):
+    """exp((x - m) / T) * index, times 2**BIAS64."""
+    peak, scale, slope, slope_low = constants
+    t, power = exp2_parts(*exponent(v * scale, peak, slope, slope_low))
+    return with_fraction(power * index, t)
+
+
+@inline
+def moment(term_of, x, m, temperature):
+    """The sum of term_of(x, index), in two words; WIDTH sums run side by side."""
+    constants = constants_of(m, temperature)
+    absent = x.dtype.type(math.copysign(np.inf, -constants[1]))
+    numbers = load(FIRST, 0)
+    total, low = spread(0.0), spread(0.0)
+    for i in range(0, x.size, WIDTH):
+        v = widened(load_some(x, i, x.size - i, absent))
+        term, term_low = term_of(v, numbers + np.float64(i), constants)
+        total, carry = two_sum(total, term)
+        low = low + (carry + term_low)
+    high, rest = 0.0, 0.0
+    for i in range(WIDTH):
+        high, carry = two_sum(high, entry(total, i))
+        rest += carry + entry(low, i)
+    return two_sum(high, rest)
 
 
 @kernel
-def entropy_moment(x, m, temperature):
-    """The sum of exp(z) * -z / ln 2 over z = (x - m) / T, times 2**BIAS64; no term is negative."""
-    scale = scale_of(temperature)
-    slope, slope_low = over(LOG2E, LOG2E_LOW, abs(scale * temperature))
-    m = m * abs(scale)
-    sums = np.zeros(2 * STRIP)
-    for start in range(0, x.size, STRIP):
-        for i in range(min(STRIP, x.size - start)):
-            y, y_low = exponent(np.float64(x[start + i]) * scale, m, slope, slope_low)
-            t, power = exp2_parts(y, y_low)
-            e, e_low = with_fraction(power, t)
-            term, term_low = product(e, e_low, -y, -y_low)
-            accumulate(sums, i, term, term_low)
-    return combine(sums, x.size)
-
-
-@kernel
-def index_moment(x, m, temperature):
-    """The sum of exp((x - m) / T) * index, times 2**BIAS64."""
-    scale = scale_of(temperature)
-    slope, slope_low = over(LOG2E, LOG2E_LOW, abs(scale * temperature))
-    m = m * abs(scale)
-    sums = np.zeros(2 * STRIP)
-    for start in range(0, x.size, STRIP):
-        for i in range(min(STRIP, x.size - start)):
-            y, y_low = exponent(np.float64(x[start + i]) * scale, m, slope, slope_low)
-            t, power = exp2_parts(y, y_low)
-            term, term_low = with_fraction(power * np.float64(start + i), t)
-            accumulate(sums, i, term, term_low)
-    return combine(sums, x.size)
-
-
-@kernel
-def mean(moment, moment_low, ties, below, below_low):
+def mean(high, low, ties, below, below_low):
     """A moment, times 2**BIAS64, over the sum of the exponentials, in two words."""
     total, carry = two_sum(ties, below)
     inverse, inverse_low = reciprocal(total, carry + below_low)
-    high, low = product(moment, moment_low, inverse, inverse_low)
+    high, low = product(high, low, inverse, inverse_low)
     return high * UNBIAS64, low * UNBIAS64
 
 
 @kernel
 def entropy_rows(x, out, temperature, start, stop):
+    x = borrowed(x)
     for r in range(start, stop):
         t = temperature[r if temperature.size > 1 else 0]
         m = top(x[r], sign_of(x, t))
@@ -82,7 +90,7 @@ def entropy_rows(x, out, temperature, start, stop):
         if kind == PLAIN:
             ties, below, below_low = row_sums(x[r], None, m, t, x[r])
             log_sum, log_sum_low = log_of_sums(ties, below, below_low)
-            high, low = entropy_moment(x[r], m, t)
+            high, low = moment(entropy_term, x[r], m, t)
             high, low = mean(*product(high, low, LN2, LN2_REST), ties, below, below_low)
             total, carry = two_sum(log_sum, high)
             out[r] = total + (carry + low + log_sum_low)
@@ -94,12 +102,13 @@ def entropy_rows(x, out, temperature, start, stop):
 
 @kernel
 def softargmax_rows(x, out, temperature, start, stop):
+    x = borrowed(x)
     for r in range(start, stop):
         t = temperature[r if temperature.size > 1 else 0]
         m = top(x[r], sign_of(x, t))
         kind = regime(m, t)
         if kind == PLAIN:
-            high, low = index_moment(x[r], m, t)
+            high, low = moment(index_term, x[r], m, t)
             high, low = mean(high, low, *row_sums(x[r], None, m, t, x[r]))
             out[r] = high + low
         elif kind == HARD or kind == FLAT:

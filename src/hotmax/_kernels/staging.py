@@ -1,4 +1,4 @@
-"""Classes that lie apart in memory, turned into rows and back."""
+"""Rows on their way through a buffer: classes that lie apart in memory, and masks."""
 
 from __future__ import annotations
 
@@ -70,3 +70,17 @@ def turned(source, target, streamed):
     for i in range(whole_rows):
         for j in range(whole_columns, columns):
             target[j, i] = source[i, j]
+
+
+@kernel
+def hide(rows, mask, absent, present):
+    """A masked entry becomes one that is not there; present[r]: is there one left in row r?"""
+    rows, mask = borrowed(rows), borrowed(mask)
+    for r in range(rows.shape[0]):
+        nothing = absent[r if absent.size > 1 else 0]
+        line, allowed = rows[r], mask[r]
+        count = 0
+        for i in range(line.size):
+            line[i] = line[i] if allowed[i] else nothing
+            count += 1 if allowed[i] else 0
+        present[r] = count > 0
