@@ -299,6 +299,8 @@ HOT = {
     "short": ["softmax_short"],
     "columns": ["softmax_columns"],
     "lanes": ["add_exponentials"],
+    "moments": ["entropy_rows", "softargmax_rows"],
+    "halves": ["float32_of_float16", "float16_of_float32"],
     "losses": ["spread_narrow", "add_spread", "take_shares"],
     "targets": ["add_targets", "take_targets"],
     "loss_lanes": ["losses_of_lanes", "scale_lanes"],
@@ -322,6 +324,7 @@ INSPECT = """
                       hm.softargmax):
                 f(x)
         hm.softmax(np.ones((100, 64), kind), axis=0)
+        hm.softmax(np.ones((40, 100), np.float16))
         x = np.ones((40, 20), kind)
         hm.attention(x, x, x)
         hm.attention(np.ones((1, 32), kind), *np.ones((2, 40, 32), kind))
