@@ -23,6 +23,7 @@ from hotmax._kernels.running import KEYS, QUERIES, slopes_of
 # Multiplications for one call: fewer take less time than to wake a thread for them, and more keep
 # Ctrl-C waiting.
 SMALL, LARGE = 1 << 19, 1 << 32
+STEEP = 2.0**64  # slopes beyond which a score with a bias may be too large for float32
 CAUSAL = (False, True, "upper_left", "lower_right")
 Index = tuple[int, ...]
 
@@ -131,9 +132,6 @@ class Heads(Shapes):
         super().__init__(self.q.shape, self.k.shape, None if self.v is None else self.v.shape)
         arrays = [a for a in (self.q, self.k, self.v) if a is not None]
         self.dtype = np.result_type(*(result_type(a.dtype) for a in arrays))
-        self.kind = compute_type(self.dtype)
-        self.narrow = self.kind == FLOAT32
-        self.lanes = lanes_of(self.kind)
         self.q = with_lead(self.q, self.lead)
         self.k = with_lead(self.k, self.kv_lead)
         self.v = None if self.v is None else with_lead(self.v, self.kv_lead)
@@ -143,6 +141,11 @@ class Heads(Shapes):
         self.sink = self._sink(sink)
         self.where = None if where is None else self._mask(where)
         self.bias = None if bias is None else self._spread(as_array(bias, "bias"), "bias", False)
+        self.kind = compute_type(self.dtype)
+        if self.bias is not None and self.steepest > STEEP:
+            self.kind = np.dtype(np.float64)
+        self.narrow = self.kind == FLOAT32
+        self.lanes = lanes_of(self.kind)
 
     def _spread(self, array: Array, name: str, per_query: bool) -> Array:
         return np.broadcast_to(array, self.check_spread(array.shape, name, per_query))
@@ -191,9 +194,16 @@ class Heads(Shapes):
     @cached_property
     def is_steep(self) -> bool:
         """Is a slope infinite?"""
+        return self.steepest == math.inf
+
+    @cached_property
+    def steepest(self) -> float:
+        """The largest slope of all queries, whatever its sign."""
+        if self.scale == 0.0:
+            return 0.0
+        heat = self.temperature if any(self.temperature.strides) else self.temperature.flat[:1]
         with np.errstate(all="ignore"):
-            heat = self.temperature if any(self.temperature.strides) else self.temperature.flat[:1]
-            return self.scale != 0.0 and bool(np.isinf(self.scale / heat).any())
+            return float(np.abs(self.scale / heat).max(initial=0.0))
 
     @property
     def kv_heads(self) -> int:
