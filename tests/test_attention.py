@@ -386,6 +386,8 @@ def test_types_and_inputs():
         ({"temperature": NAN}, ValueError, "temperature"),
         ({"temperature": np.ones(9)}, ValueError, r"temperature.*\(2, 4, 7, 1\).*\(9,\)"),
         ({"scale": INF}, ValueError, "scale must be finite"),
+        ({"scale": 10**400}, ValueError, "scale must be finite"),
+        ({"v": None}, TypeError, "v must be an array, got None"),
         ({"scale": "1"}, TypeError, "scale must be a real number"),
         ({"causal": "left"}, ValueError, "causal must be one of"),
         ({"causal": 1}, TypeError, "causal must be a bool or a str"),

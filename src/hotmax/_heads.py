@@ -31,6 +31,8 @@ Index = tuple[int, ...]
 class Shapes:
     """What the shapes of q, k and v (None: no v) say, and the numbers that depend on them."""
 
+    v: Any
+
     def __init__(self, q: Index, k: Index, v: Index | None) -> None:
         self.shapes = {"q": q, "k": k} if v is None else {"q": q, "k": k, "v": v}
         v = k if v is None else v
@@ -56,6 +58,13 @@ class Shapes:
         flat = len(q) == len(k) == len(v) == 2
         self.lead: Index = () if flat else (*batch, heads)
         self.kv_lead: Index = () if flat else (*batch, k_heads)
+
+    @property
+    def values(self) -> Any:
+        """v, where it cannot be left out."""
+        if self.v is None:
+            raise TypeError("v must be an array, got None")
+        return self.v
 
     def _mismatch(self, reason: str) -> ValueError:
         came = ", ".join(f"{name} {shape}" for name, shape in self.shapes.items())
@@ -95,7 +104,10 @@ class Shapes:
             return 1.0 / math.sqrt(self.features) if self.features else 1.0
         if isinstance(scale, bool) or not isinstance(scale, numbers.Real | np.number):
             raise TypeError(f"scale must be a real number or None, got {scale!r}")
-        number = float(scale)
+        try:
+            number = float(scale)
+        except OverflowError:  # an int of hundreds of digits
+            number = math.inf
         if not math.isfinite(number):
             raise ValueError(f"scale must be finite, got {scale!r}")
         return number
