@@ -12,6 +12,9 @@ import reference_attention
 import torch
 
 import hotmax as hm
+from hotmax._attention_forward import by_heads, pack
+from hotmax._heads import Heads
+from hotmax._kernels.running import KEYS
 
 INF, NAN = math.inf, math.nan
 sdpa = torch.nn.functional.scaled_dot_product_attention
@@ -39,24 +42,25 @@ def worst(got: np.ndarray, true: np.ndarray, v: np.ndarray) -> float:
 
 # --- against mpmath ---------------------------------------------------------------------------
 
-MASK = np.random.default_rng(5).random((6, 450)) < 0.7
-BIAS = np.random.default_rng(6).standard_normal((6, 450)) * 3
+MASK = np.random.default_rng(5).random((6, 700)) < 0.7
+BIAS = np.random.default_rng(6).standard_normal((6, 700)) * 3
 
-# name: keys, features, size of q, options. Beyond 384 keys there is more than one tile.
+# name: keys, features, size of q, options. Beyond KEYS there is more than one tile.
+assert MASK.shape[-1] > KEYS
 CASES = {
     "one key": (1, 4, 1.0, {}),
     "one feature": (9, 1, 1.0, {}),
     "few": (9, 8, 1.0, {}),
-    "two tiles": (450, 8, 1.0, {}),
+    "two tiles": (700, 8, 1.0, {}),
     "64 features": (70, 64, 1.0, {}),
     "causal": (6, 16, 1.0, {"causal": True}),
     "causal, lower right": (200, 16, 1.0, {"causal": "lower_right"}),
-    "masked": (450, 8, 1.0, {"where": MASK}),
-    "biased": (450, 8, 1.0, {"bias": BIAS}),
-    "masked and biased": (450, 8, 1.0, {"where": MASK, "bias": BIAS}),
+    "masked": (700, 8, 1.0, {"where": MASK}),
+    "biased": (700, 8, 1.0, {"bias": BIAS}),
+    "masked and biased": (700, 8, 1.0, {"where": MASK, "bias": BIAS}),
     "sink": (40, 8, 1.0, {"sink": 0.0}),
     "large sink": (40, 8, 1.0, {"sink": 6.5}),
-    "biased, sink": (450, 8, 1.0, {"bias": BIAS, "sink": -1.5}),
+    "biased, sink": (700, 8, 1.0, {"bias": BIAS, "sink": -1.5}),
     "temperature": (40, 8, 1.0, {"temperature": 0.3}),
     "negative temperature": (40, 8, 1.0, {"temperature": -0.7, "bias": BIAS}),
     "scale": (40, 8, 1.0, {"scale": 0.9}),
@@ -66,14 +70,14 @@ CASES = {
     "almost infinite temperature": (40, 8, 1.0, {"temperature": 1e30}),
     "a sink that takes all": (40, 8, 1.0, {"sink": 800.0}),
     "a sink that takes nothing": (40, 8, 1.0, {"sink": -800.0}),
-    "bias of thousands": (450, 8, 1.0, {"bias": BIAS * 1000}),
-    "bias of -inf": (450, 8, 1.0, {"bias": np.where(MASK, BIAS, -INF), "sink": 0.5}),
+    "bias of thousands": (700, 8, 1.0, {"bias": BIAS * 1000}),
+    "bias of -inf": (700, 8, 1.0, {"bias": np.where(MASK, BIAS, -INF), "sink": 0.5}),
     "many features": (30, 1000, 1.0, {}),
 }
 LARGE = {  # scores of hundreds: float32 products cannot hold them to the last digits
-    "scores of 100": (450, 8, 40.0, {"scale": 1.0}),
+    "scores of 100": (700, 8, 40.0, {"scale": 1.0}),
     "scores of 1000": (70, 64, 100.0, {"scale": 1.0, "sink": 3.0}),
-    "scores of 100, biased": (450, 8, 40.0, {"scale": 1.0, "bias": BIAS, "where": MASK}),
+    "scores of 100, biased": (700, 8, 40.0, {"scale": 1.0, "bias": BIAS, "where": MASK}),
 }
 
 
@@ -171,24 +175,24 @@ def test_causal_alignment_is_torchs():
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_mask_equals_slice(dtype):
-    q, k, v = qkv((2, 3, 50, 8), 400, dtype=dtype)
-    keep = np.random.default_rng(1).random(400) < 0.5
+    q, k, v = qkv((2, 3, 50, 8), 800, dtype=dtype)
+    keep = np.random.default_rng(1).random(800) < 0.5
     got = hm.attention(q, k, v, where=keep)
     want = hm.attention(q, k[..., keep, :], v[..., keep, :])
     np.testing.assert_allclose(got, want, atol=4 * np.finfo(dtype).eps)
     # a tail that is masked is no tail: the same bits
-    got = hm.attention(q, k, v, where=np.arange(400) < 250)
-    np.testing.assert_array_equal(got, hm.attention(q, k[..., :250, :], v[..., :250, :]))
+    got = hm.attention(q, k, v, where=np.arange(800) < 650)
+    np.testing.assert_array_equal(got, hm.attention(q, k[..., :650, :], v[..., :650, :]))
     np.testing.assert_array_equal(hm.attention(q, k, v, where=True), hm.attention(q, k, v))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_what_hides_under_the_mask_never_leaks(dtype):
-    q, k, v = qkv((2, 3, 50, 8), 400, dtype=dtype)
-    for where in (np.arange(400) % 7 != 3, np.arange(400) < 390):
+    q, k, v = qkv((2, 3, 50, 8), 800, dtype=dtype)
+    for where in (np.arange(800) % 7 != 3, np.arange(800) < 790):
         clean = hm.attention(q, k, v, where=where)
         for junk in (NAN, INF, -INF):
-            k2, v2, bias = k.copy(), v.copy(), np.zeros(400, dtype)
+            k2, v2, bias = k.copy(), v.copy(), np.zeros(800, dtype)
             k2[..., ~where, :] = junk
             v2[..., ~where, :] = junk
             bias[~where] = junk
@@ -199,7 +203,7 @@ def test_what_hides_under_the_mask_never_leaks(dtype):
             weights = hm.attention_weights(q, k2, where=where)
             assert (weights[..., ~where] == 0).all()
     k[0, 0, 5] = NAN  # and what is not masked is seen: by these queries, and by no others
-    got = hm.attention(q, k, v, where=np.arange(50)[:, None] > np.arange(400))
+    got = hm.attention(q, k, v, where=np.arange(50)[:, None] > np.arange(800))
     assert np.isnan(got[0, 0, 6:]).all()
     assert np.isfinite(got[0, 0, :6]).all()
     assert np.isfinite(got[1]).all()
@@ -227,8 +231,8 @@ def test_nothing_to_see_is_zero(dtype):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_same_bits(dtype):
     """Not the batch, the place, the threads, the layout or the other queries: the same bits."""
-    q, k, v = qkv((2, 4, 205, 20), 400, 2, dtype=dtype)
-    bias = normal(205, 400, dtype=dtype, seed=8)
+    q, k, v = qkv((2, 4, 205, 20), 700, 2, dtype=dtype)
+    bias = normal(205, 700, dtype=dtype, seed=8)
     threads = hm.get_threads()
     for options in ({}, {"causal": True}, {"bias": bias}):
         whole = hm.attention(q, k, v, **options)
@@ -279,7 +283,7 @@ def test_few_queries_are_as_among_many(keys, queries):
 
 
 def test_temperature_limits():
-    q, k, v = qkv((1, 2, 5, 4), 450)
+    q, k, v = qkv((1, 2, 5, 4), 700)
     k[..., 7, :] = k[..., 3, :]  # a tie
     scores = q @ np.swapaxes(k, -1, -2)
     for temperature, best in ((0.0, scores.max(-1)), (-0.0, scores.min(-1))):
@@ -293,12 +297,12 @@ def test_temperature_limits():
         )
     flat = hm.attention(q, k, v, temperature=INF)
     np.testing.assert_allclose(flat, np.broadcast_to(v.mean(-2, keepdims=True), flat.shape))
-    bias = normal(450, seed=4)
+    bias = normal(700, seed=4)
     np.testing.assert_allclose(
         hm.attention_weights(q, k, temperature=INF, bias=bias)[0, 0, 0], hm.softmax(bias)
     )
     # at temperature 0 the bias decides among ties
-    k2 = np.repeat(k[..., :1, :], 450, axis=-2)
+    k2 = np.repeat(k[..., :1, :], 700, axis=-2)
     got = hm.attention_weights(q, k2, temperature=0, bias=bias)
     np.testing.assert_allclose(got, np.broadcast_to(hm.softmax(bias), got.shape))
     # one for each head, one for each query
@@ -329,10 +333,10 @@ def test_sink_at_temperature_zero():
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_infinite_logits_share_the_mass(dtype):
-    q, k, v = qkv((1, 1, 3, 4), 450, dtype=dtype)
-    bias = np.zeros(450)
-    bias[[2, 440]] = INF
-    want = v[..., [2, 440], :].mean(-2, keepdims=True)
+    q, k, v = qkv((1, 1, 3, 4), 700, dtype=dtype)
+    bias = np.zeros(700)
+    bias[[2, 690]] = INF
+    want = v[..., [2, 690], :].mean(-2, keepdims=True)
     got = hm.attention(q, k, v, bias=bias)
     np.testing.assert_allclose(got, np.broadcast_to(want, got.shape), rtol=1e-6)
     bias[100] = NAN
@@ -382,6 +386,8 @@ def test_types_and_inputs():
         ({"temperature": NAN}, ValueError, "temperature"),
         ({"temperature": np.ones(9)}, ValueError, r"temperature.*\(2, 4, 7, 1\).*\(9,\)"),
         ({"scale": INF}, ValueError, "scale must be finite"),
+        ({"scale": 10**400}, ValueError, "scale must be finite"),
+        ({"v": None}, TypeError, "v must be an array, got None"),
         ({"scale": "1"}, TypeError, "scale must be a real number"),
         ({"causal": "left"}, ValueError, "causal must be one of"),
         ({"causal": 1}, TypeError, "causal must be a bool or a str"),
@@ -421,8 +427,63 @@ def test_a_sink_far_above_all_scores_takes_all(dtype):
 def test_every_kind_of_nan_stays_one(bits):
     """Whatever the bits of a nan among the keys, each query that sees it is nan, and no other."""
     rng = np.random.default_rng(0)
-    q, k, v = (rng.standard_normal((n, 24)).astype(np.float32) for n in (30, 450, 450))
-    k[420, 5] = np.uint32(bits).view(np.float32)
+    q, k, v = (rng.standard_normal((n, 24)).astype(np.float32) for n in (30, 700, 700))
+    k[650, 5] = np.uint32(bits).view(np.float32)
     assert np.isnan(hm.attention(q, k, v)).all()
-    seen = np.isnan(hm.attention(q, k, v, where=np.arange(450) < np.arange(405, 435)[:, None]))
-    assert seen.all(-1).tolist() == seen.any(-1).tolist() == (np.arange(405, 435) > 420).tolist()
+    seen = np.isnan(hm.attention(q, k, v, where=np.arange(700) < np.arange(635, 665)[:, None]))
+    assert seen.all(-1).tolist() == seen.any(-1).tolist() == (np.arange(635, 665) > 650).tolist()
+
+
+def test_threads_share_nothing_that_they_write():
+    """Two tiles of queries see different parts of a tile of values: inf in one, not in the other.
+
+    Each must find out for itself; a common note of what is finite was a race between threads.
+    """
+    q, k, v = qkv((1, 192, 8), 192, features=16, dtype="float32")
+    v[0, 150] = INF
+    heads = Heads(q, k, v, causal=True)
+    packed = pack(heads, range(1), True)
+    before = [part.copy() for part in packed]
+    out, sums = np.empty_like(v), np.empty((1, 192))
+    by_heads(heads, range(1), 2, packed, out, sums)(0, 2)
+    for part, old in zip(packed, before, strict=True):
+        np.testing.assert_array_equal(part, old)
+    assert np.isfinite(out[0, :150]).all()
+    assert (out[0, 150:] == INF).all()
+
+
+@pytest.mark.parametrize("queries", [1, 5])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_infinite_value_without_weight_is_not_seen(dtype, queries):
+    """Also if its tile comes before the one that takes all weight."""
+    for keys in (10, KEYS + 10):
+        k, v = np.zeros((keys, 8), dtype), np.zeros((keys, 16), dtype)
+        k[-1], v[0, 0], v[-1] = 1000.0, INF, 3.0
+        assert (hm.attention(np.ones((queries, 8), dtype), k, v) == 3.0).all()
+
+
+def test_a_bias_does_not_overflow_float32():
+    """Near temperature 0 a score over T is too large for float32, the weights are not."""
+    q, k = np.array([[1.0, 0.0]], "float32"), np.array([[2.0, 0], [1, 0], [0, 0]], "float32")
+    for temperature, best in ((1e-20, 0), (1e-40, 0), (1e-300, 0), (-1e-300, 2)):
+        options = {"bias": np.array([0.0, 1.0, 2.0], "float32"), "temperature": temperature}
+        want = np.eye(3, dtype="float32")[[best]]
+        for got in (
+            hm.attention(q, k, np.eye(3, dtype="float32"), **options),
+            hm.attention_weights(q, k, **options),
+        ):
+            assert got.dtype == np.float32
+            np.testing.assert_array_equal(got, want)
+
+
+def test_a_sink_beside_huge_scores():
+    """Neither the second word of a score nor a sink above all ties is lost."""
+    q, k, v = np.array([[1e15]]), np.array([[1.0]]), np.array([[1.0]])
+    sink = 1e15 * 0.3 + 0.5
+    want = reference_attention.attention(q, k, v, scale=0.3, sink=sink)
+    assert worst(hm.attention(q, k, v, scale=0.3, sink=sink), want, v) <= 4
+    for temperature in (0.0, 1.0):
+        out, total = hm.attention(
+            0 * q, k, v, temperature=temperature, sink=1000.0, return_logsumexp=True
+        )
+        assert (out.item(), total.item()) == (0.0, 1000.0)

@@ -167,6 +167,9 @@ def test_plot():
     found = hm.saturation(normal(50, 20))
     axes = found.plot()
     assert [sum(bar.get_height() for bar in ax.patches) for ax in axes] == [1000, 1000]
+    for ax in hm.saturation([0.0, 1.0]).plot():
+        ax.figure.canvas.draw()
+        assert not any(tick.get_text() for tick in ax.get_yticklabels(minor=True))
     figure, (upper, _) = matplotlib.pyplot.subplots(2, 2)
     assert found.plot(upper)[0].figure is figure
     matplotlib.pyplot.close("all")
@@ -188,6 +191,18 @@ def test_plot():
 def test_bad_input(arguments, options, error, words):
     with pytest.raises(error, match=words):
         hm.saturation(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("q", "keys", "words"),
+    [
+        (math.nan, 2, r"q k\^T must not hold nan"),
+        (1.0, 1, r"q k\^T must have a row with two classes"),
+    ],
+)
+def test_bad_attention(q, keys, words):
+    with pytest.raises(ValueError, match=words):
+        hm.attention_saturation(np.full((2, 3), q), np.ones((keys, 3)))
 
 
 # --- temperature_for_entropy ------------------------------------------------------------------
@@ -219,6 +234,8 @@ def true_temperature(rows, target, near):
         ([0.0, 1e-5], 0.5),
         ([0.0, 3.0, 3.0], 0.8),
         ([0.0, 3.0, -math.inf, 1.0], 0.6),
+        ([0.0, 1e308], 0.3),
+        ([-1e308, 1e308], 0.3),
     ],
 )
 def test_temperature_to_the_last_digits(row, target):

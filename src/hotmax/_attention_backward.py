@@ -78,8 +78,7 @@ class Backward:
         by_logsumexp: Array | None = None,
     ) -> None:
         self.heads, self.dout, self.logsumexp = heads, dout, logsumexp
-        assert heads.v is not None
-        self.v = heads.v
+        self.v = heads.values
         with np.errstate(all="ignore"):
             self.delta = (dout.astype(np.float64) * out.astype(np.float64)).sum(-1)
             if by_logsumexp is not None:  # whose derivative by a logit is that logit's weight

@@ -81,14 +81,13 @@ def run(heads: Heads) -> tuple[Array, Array]:
 
 def pack(heads: Heads, wave: range, few: bool) -> Packed:
     """Keys and values of some heads in panels, or as they are if few queries ask for them."""
-    assert heads.v is not None
     size, lanes = len(wave), heads.lanes
     clean = np.ones((size, -(-heads.keys // KEYS)), np.bool_)
     if few:
-        return heads.matrices(heads.k, wave), heads.matrices(heads.v, wave), clean
+        return heads.matrices(heads.k, wave), heads.matrices(heads.values, wave), clean
     keys = np.empty((size, -(-heads.keys // lanes), heads.features, lanes), heads.kind)
     values = np.empty((size, -(-heads.value_features // lanes), heads.keys, lanes), heads.kind)
-    k, v = heads.k, heads.v
+    k, v = heads.k, heads.values
 
     def work(start: int, stop: int) -> None:
         part = slice(start, stop)

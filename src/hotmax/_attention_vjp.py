@@ -64,8 +64,7 @@ def attention_vjp(
         sink=sink,
     )
     dout = as_array(gradient, "gradient")
-    steep = heads.scale != 0.0 and bool(np.any(heads.temperature == 0.0))
-    heads.check_gradient(dout.shape, steep)
+    heads.check_gradient(dout.shape, heads.is_steep)
     out, logsumexp = run(heads)
     work = Backward(heads, dout, out, logsumexp)
     dq, dk, dv = work.run()

@@ -253,7 +253,7 @@ def attention(
         for part in given.tiles():
             tile = Tile(given, part)
             weights, logs = tile.weights()
-            out = xp.matmul(tile.by_group(weights), tile.seen(given.v))
+            out = xp.matmul(tile.by_group(weights), tile.seen(given.values))
             outs.append(xp.reshape(out, (*given.lead, tile.rows, given.value_features)))
             sums.append(logs[..., 0])
         out = joined(given, outs, -2, (*given.lead, 0, given.value_features))

@@ -23,12 +23,15 @@ from hotmax._kernels.running import KEYS, QUERIES, slopes_of
 # Multiplications for one call: fewer take less time than to wake a thread for them, and more keep
 # Ctrl-C waiting.
 SMALL, LARGE = 1 << 19, 1 << 32
+STEEP = 2.0**64  # slopes beyond which a score with a bias may be too large for float32
 CAUSAL = (False, True, "upper_left", "lower_right")
 Index = tuple[int, ...]
 
 
 class Shapes:
     """What the shapes of q, k and v (None: no v) say, and the numbers that depend on them."""
+
+    v: Any
 
     def __init__(self, q: Index, k: Index, v: Index | None) -> None:
         self.shapes = {"q": q, "k": k} if v is None else {"q": q, "k": k, "v": v}
@@ -55,6 +58,13 @@ class Shapes:
         flat = len(q) == len(k) == len(v) == 2
         self.lead: Index = () if flat else (*batch, heads)
         self.kv_lead: Index = () if flat else (*batch, k_heads)
+
+    @property
+    def values(self) -> Any:
+        """v, where it cannot be left out."""
+        if self.v is None:
+            raise TypeError("v must be an array, got None")
+        return self.v
 
     def _mismatch(self, reason: str) -> ValueError:
         came = ", ".join(f"{name} {shape}" for name, shape in self.shapes.items())
@@ -94,7 +104,10 @@ class Shapes:
             return 1.0 / math.sqrt(self.features) if self.features else 1.0
         if isinstance(scale, bool) or not isinstance(scale, numbers.Real | np.number):
             raise TypeError(f"scale must be a real number or None, got {scale!r}")
-        number = float(scale)
+        try:
+            number = float(scale)
+        except OverflowError:  # an int of hundreds of digits
+            number = math.inf
         if not math.isfinite(number):
             raise ValueError(f"scale must be finite, got {scale!r}")
         return number
@@ -131,9 +144,6 @@ class Heads(Shapes):
         super().__init__(self.q.shape, self.k.shape, None if self.v is None else self.v.shape)
         arrays = [a for a in (self.q, self.k, self.v) if a is not None]
         self.dtype = np.result_type(*(result_type(a.dtype) for a in arrays))
-        self.kind = compute_type(self.dtype)
-        self.narrow = self.kind == FLOAT32
-        self.lanes = lanes_of(self.kind)
         self.q = with_lead(self.q, self.lead)
         self.k = with_lead(self.k, self.kv_lead)
         self.v = None if self.v is None else with_lead(self.v, self.kv_lead)
@@ -143,6 +153,11 @@ class Heads(Shapes):
         self.sink = self._sink(sink)
         self.where = None if where is None else self._mask(where)
         self.bias = None if bias is None else self._spread(as_array(bias, "bias"), "bias", False)
+        self.kind = compute_type(self.dtype)
+        if self.bias is not None and self.steepest > STEEP:
+            self.kind = np.dtype(np.float64)
+        self.narrow = self.kind == FLOAT32
+        self.lanes = lanes_of(self.kind)
 
     def _spread(self, array: Array, name: str, per_query: bool) -> Array:
         return np.broadcast_to(array, self.check_spread(array.shape, name, per_query))
@@ -191,9 +206,16 @@ class Heads(Shapes):
     @cached_property
     def is_steep(self) -> bool:
         """Is a slope infinite?"""
+        return self.steepest == math.inf
+
+    @cached_property
+    def steepest(self) -> float:
+        """The largest slope of all queries, whatever its sign."""
+        if self.scale == 0.0:
+            return 0.0
+        heat = self.temperature if any(self.temperature.strides) else self.temperature.flat[:1]
         with np.errstate(all="ignore"):
-            heat = self.temperature if any(self.temperature.strides) else self.temperature.flat[:1]
-            return self.scale != 0.0 and bool(np.isinf(self.scale / heat).any())
+            return float(np.abs(self.scale / heat).max(initial=0.0))
 
     @property
     def kv_heads(self) -> int:

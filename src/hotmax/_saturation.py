@@ -100,6 +100,7 @@ class Saturation:
             ax.set_xticks([-12, -8, -4, 0], ["$\\leq 10^{-12}$", "$10^{-8}$", "$10^{-4}$", "1"])
             ax.set_xlim(EDGES[0], EDGES[-1])
             ax.yaxis.set_major_formatter("{x:g}")
+            ax.yaxis.set_minor_formatter("")  # which labels an axis of few entries as 2 x 10^0
             ax.set_xlabel(name)
             ax.set_ylabel("entries")
             ax.grid(False, axis="x")
@@ -163,7 +164,7 @@ def saturation(
                 values = values / heat[part, None]
             yield values, None if mask is None else mask[part]
 
-    return tally(chunks(), rows.count * rows.classes, wanted, None)
+    return tally(chunks(), "x", rows.count * rows.classes, wanted, None)
 
 
 def attention_saturation(
@@ -238,16 +239,20 @@ def attention_saturation(
 
     size = math.prod(heads.lead) * heads.queries * heads.keys
     free = bias is None and sink is None
-    return tally(chunks(), size, wanted, heads.scale if free else None)
+    return tally(chunks(), "q k^T", size, wanted, heads.scale if free else None)
 
 
 def tally(
     chunks: Iterator[tuple[Array, Array | None]],
+    name: str,
     size: int,
     target: float | None,
     scale: float | None,
 ) -> Saturation:
-    """All figures from rows of logits; the temperature from evenly spaced rows if they are many."""
+    """All figures from rows of logits, which errors call `name`.
+
+    The temperature is worked out from evenly spaced rows, if they are many.
+    """
     every = -(-size // SAMPLE) or 1
     entropies, limits, peaks, norms, variances = [], [], [], [], []
     slope_sum, slope_max, entries, seen = 0.0, 0.0, 0, 0
@@ -259,7 +264,7 @@ def tally(
         several = present.sum(-1) > 1
         logits, present = logits[several], present[several]
         if np.isnan(logits[present]).any() or np.isposinf(logits[present]).any():
-            raise ValueError("x must not hold nan or +inf where it is not masked")
+            raise ValueError(f"{name} must not hold nan or +inf where it is not masked")
         p = softmax(logits, where=present)
         slope = p * remainders(p)
         norm = np.empty(len(p))
@@ -283,7 +288,7 @@ def tally(
         kept.append(np.where(present, logits, -np.inf)[picked])
         seen += len(p)
     if not seen:
-        raise ValueError("x must have a row with two classes or more")
+        raise ValueError(f"{name} must have a row with two classes or more")
     limit = float(np.concatenate(limits).mean())
     aim = limit - 0.5 if target is None else target
     sample = np.concatenate(kept)

@@ -105,8 +105,9 @@ def newton(x: Array, target: Array, low: Array) -> Array:
     """
     present = x > -np.inf
     peak = x.max(-1, keepdims=True)
-    gaps = np.where(present, x - peak, 0.0)
-    heat = np.sqrt((gaps**2).sum((-1, -2)) / present.sum((-1, -2)))
+    with np.errstate(over="ignore"):  # of logits near the largest number
+        gaps = np.where(present, x - peak, 0.0)
+        heat = np.sqrt((gaps**2).sum((-1, -2)) / present.sum((-1, -2)))
     heat = np.clip(heat, 1e-300, 1e300)
     below, above = np.full(heat.shape, 5e-324), np.full(heat.shape, 1.7e308)
     active = np.arange(len(heat))

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from hotmax._kernels.arithmetic import two_sum
-from hotmax._kernels.compiling import kernel
+from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.direct import DIRECT, add_values_directly, score_directly
 from hotmax._kernels.products import (
     LANES32,
@@ -74,6 +74,16 @@ def soften_tile(
             scores[r, j] = 0.0
 
 
+@inline
+def forget(factors, acc, acc_low):
+    """What shrinks to nothing is 0, though it be infinite."""
+    for r in range(factors.size):
+        if factors[r] == 0.0:
+            acc[r] = 0.0
+            if acc_low is not None:
+                acc_low[r] = 0.0
+
+
 @kernel
 def attend(
     q, size, keys, values, clean, extra, biased, slope, slope_low, visible, scores, low, acc,
@@ -102,11 +112,13 @@ def attend(
                 count, first, last, extra, biased, slope, slope_low, visible, scores, low, m,
                 depths, factors,
             )  # fmt: skip
+            forget(factors, acc, acc_low)
             add_values(scores, first, depths, values, clean[first // KEYS], acc, acc_low, factors)
     else:
         lanes = LANES32 if low is None else LANES64
         rows = np.empty((KEYS // lanes, keys.shape[1], lanes), q.dtype)
         columns = np.empty((acc.shape[1] // lanes, KEYS, lanes), q.dtype)
+        seen_clean = np.empty(1, np.bool_)  # its own: other threads see other keys of this tile
         direct = size <= DIRECT and low is None and acc.shape[1] == values.shape[1]
         direct = direct and keys.shape[1] % WIDTH == 0
         count = size if direct else count
@@ -121,12 +133,13 @@ def attend(
                 count, first, last, extra, biased, slope, slope_low, visible, scores, low, m,
                 depths, factors,
             )  # fmt: skip
+            forget(factors, acc, acc_low)
             if direct and add_values_directly(scores, count, depths, values, first, acc, factors):
                 continue
             depths[count:] = depths[count - 1]
-            are_finite(values[first:last], KEYS, clean[first // KEYS :])
+            are_finite(values[first:last], KEYS, seen_clean)
             pack_columns(values[first:last], columns, 0)
-            add_values(scores, 0, depths, columns, clean[first // KEYS], acc, acc_low, factors)
+            add_values(scores, 0, depths, columns, seen_clean[0], acc, acc_low, factors)
 
 
 @kernel
@@ -290,8 +303,8 @@ def harden(scores, low, r, size, extra, biased, sink):
     if peak == -np.inf or (peak < 0.0 and sink > -np.inf) or sink == np.inf:
         row[:] = 0.0
         return sink
-    top, total = -np.inf, 0.0
-    for again in range(2):  # the largest bias among the ties, then their weights
+    top, total = sink if peak == 0.0 else -np.inf, 0.0
+    for again in range(2):  # the largest bias among the ties (or the sink), then their weights
         for j in range(row.size):
             if row[j] == peak:
                 b = np.float64(extra[r if extra.shape[0] > 1 else 0, j]) if biased else 0.0

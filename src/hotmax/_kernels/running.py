@@ -383,9 +383,10 @@ def close(peak, total, rest, biased, slope, slope_low, sink):
         z, z_low = product(z, 0.0, slope, slope_low)
     if sink > -np.inf:
         d, d_low = two_difference(sink, z)
+        d, d_low = two_sum(d, d_low - z_low)
         if d > LOG_LARGEST64:
             return np.inf, 0.0, sink
-        share = math.exp(d) * (1.0 + (d_low - z_low)) if d > LOWEST else 0.0
+        share = math.exp(d) * (1.0 + d_low) if d > LOWEST else 0.0
         total, carry = two_sum(total, share)
         rest += carry
     total, rest = two_sum(total, rest)
