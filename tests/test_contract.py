@@ -312,7 +312,6 @@ HOT = {
 INSPECT = """
     import importlib, json, re
     import numpy as np, hotmax as hm
-    from numba.core.caching import FunctionCache
 
     for kind in (np.float32, np.float64):
         for n in (10, 1000):
@@ -349,9 +348,9 @@ INSPECT = """
             key = f"{module}.{name}"
             if getattr(value, "__module__", "") != f"hotmax._kernels.{module}":
                 continue  # another module's word
-            if not isinstance(getattr(value, "_cache", None), FunctionCache):
+            if not hasattr(value, "_cache") or value.targetoptions.get("forceinline"):
                 continue  # part of whatever uses it
-            stored = value._cache._cache_file._load_index()
+            stored = value._cache.opened._cache_file._load_index()
             for signature in {signature for signature, *_ in stored}:
                 value.compile(signature)
             libraries = [each.library for each in value.overloads.values()]

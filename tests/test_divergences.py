@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -179,9 +180,16 @@ def test_distillation():
 # --- jax, and torch's formulas ------------------------------------------------------------------
 
 
-def by_jax(function, *arrays, **options):
-    value, gradients = function(*map(jnp.asarray, arrays), return_grad=True, **options)
-    return value, gradients
+@partial(jax.jit, static_argnames=("function", "reduction"))
+def compiled(function, arrays, temperature, reduction="mean"):
+    return function(*arrays, temperature=temperature, reduction=reduction, return_grad=True)
+
+
+def by_jax(function, *arrays, temperature=1.0, **options):
+    """As one program for every temperature: by itself, jax compiles each operation apart."""
+    arrays = tuple(map(jnp.asarray, arrays))
+    heat = jnp.asarray(temperature, arrays[0].dtype)
+    return compiled(function, arrays, heat, **options)
 
 
 def by_torch_func(function, first, second, **options):

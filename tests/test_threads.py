@@ -323,50 +323,61 @@ def test_a_bad_environment_variable(value):
 # --- a cache that cannot be written -----------------------------------------------------------
 
 
-def test_a_cache_directory_that_cannot_be_written(tmp_path):
-    """Kernels are compiled for this process alone, without a word."""
-    obstacle = tmp_path / "file"
-    obstacle.write_text("a file, where a directory would have to be")
-    output = prints(
-        """
-        import numpy as np, hotmax as hm
-        print(hm.hardmax(np.array([[1.0, 3.0, 2.0]], np.float32))[0].tolist())
-        """,
-        NUMBA_CACHE_DIR=str(obstacle / "cache"),
+@pytest.fixture
+def doubling(tmp_path):
+    """The opening of a script with a small kernel and a word: all are kept in the same way."""
+    (tmp_path / "doubling.py").write_text(
+        "from hotmax._kernels.compiling import inline, kernel\n"
+        "@inline\ndef double(x):\n    return 2 * x\n"
+        "@kernel\ndef twice(x):\n    for i in range(x.size):\n        x[i] = double(x[i])\n"
     )
-    assert output == "[0.0, 1.0, 0.0]"
+    return f"""
+        import sys
+        import numpy as np
+        sys.path.insert(0, {str(tmp_path)!r})
+        from doubling import double, twice
+
+        def doubled(kind):
+            twice(x := np.ones(1, kind))
+            return float(x[0])
+    """
+
+
+def test_a_cache_directory_that_cannot_be_written(tmp_path, doubling):
+    """Nor any other that Numba would use: kernels are compiled for this process alone, in peace."""
+    obstacle = tmp_path / "__pycache__"  # beside the source
+    obstacle.write_text("a file, where a directory would have to be")
+    code = f"""{doubling}
+        print(doubled("f4"), double._cache.cache_path, twice._cache.cache_path)
+    """
+    elsewhere = dict.fromkeys(("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME"), str(obstacle / "in"))
+    assert prints(code, **elsewhere) == "2.0 None None"
     assert obstacle.read_text().startswith("a file")
 
 
-def test_a_cache_directory_that_goes_away(tmp_path):
+def test_a_cache_directory_that_goes_away(tmp_path, doubling):
     cache = tmp_path / "cache"
-    output = prints(
-        f"""
-        import shutil
-        import numpy as np, hotmax as hm
-        print(hm.hardmax(np.array([[1.0, 3.0]], np.float32))[0].tolist())
+    code = f"""{doubling}
+        import os, shutil
+        print(doubled("f4"), len(os.listdir(double._cache.cache_path)))
         shutil.rmtree({str(cache)!r})
-        print(hm.hardmax(np.array([[1.0, 3.0]]))[0].tolist())
-        """,
-        NUMBA_CACHE_DIR=str(cache),
-    )
-    assert output.splitlines() == ["[0.0, 1.0]", "[0.0, 1.0]"]
+        print(doubled("f8"), os.path.isdir(double._cache.cache_path))
+    """
+    # an index and the code, of the kernel and of the word; then Numba makes the directory again
+    assert prints(code, NUMBA_CACHE_DIR=str(cache)).split() == ["2.0", "4", "2.0", "True"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file sizes are limited as on POSIX")
-def test_a_full_disk(tmp_path):
+def test_a_full_disk(tmp_path, doubling):
     """Kernels that cannot be kept are compiled for this process alone."""
-    output = prints(
-        """
+    code = f"""
         import os, resource
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # no file can hold a byte
-        import numpy as np, hotmax as hm
-        result = hm.hardmax(np.array([[1.0, 3.0]]))[0].tolist()
-        os.write(1, str(result).encode())
-        """,
-        NUMBA_CACHE_DIR=str(tmp_path / "cache"),
-    )
-    assert output == "[0.0, 1.0]"
+        {doubling}
+        result = doubled("f8")
+        os.write(1, str((result, os.listdir(twice._cache.cache_path))).encode())
+    """
+    assert prints(code, NUMBA_CACHE_DIR=str(tmp_path / "cache")) == "(2.0, [])"
 
 
 def test_an_error_in_a_helper_stops_the_others():
@@ -424,10 +435,10 @@ def test_processes_that_compile_at_the_same_time(tmp_path):
         from twice import twice
 
         one, other, later = kernel(twice), kernel(twice), kernel(twice)
-        file = one._cache._cache_file
+        file = one._cache.opened._cache_file
         save, late = file._save_data, []
         file._save_data = lambda *data: late.append(data)  # writes last
-        other._cache._cache_file._load_index = dict  # read before `one` had saved
+        other._cache.opened._cache_file._load_index = dict  # read before `one` had saved
         for compiled, kind in ((one, "f4"), (other, "f8"), (later, "f4"), (later, "f8")):
             if compiled is later and late:
                 save(*late.pop())

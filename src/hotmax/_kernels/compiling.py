@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numba import config, njit
+from numba.core.caching import FunctionCache
 from numba.core.runtime import rtsys
 
 _SOURCES = sorted(Path(__file__).parent.glob("*.py"))
@@ -15,24 +18,78 @@ _STAMP = tuple((source.name, source.stat().st_mtime, source.stat().st_size) for 
 
 
 def kernel(function: Any, nogil: bool = True) -> Any:
-    """Compile with the GIL released and the result cached on disk, where a disk can be written.
-
-    A cached kernel holds the words that it uses, so an edit of any file here makes all of it stale:
-    Numba by itself would look only at the kernel's own file.
-    """
-    options = {"nogil": nogil, "error_model": "numpy", "no_cfunc_wrapper": True}
+    """Compile with the GIL released and the result kept on disk, where a disk can be written."""
     if config.DISABLE_JIT:
         return np.errstate(all="ignore")(function)
-    try:
-        compiled = njit(cache=True, **options)(function)
-    except RuntimeError:  # Numba found no directory that it may write a cache to
-        return njit(**options)(function)
-    cache = compiled._cache
-    cache._cache_file._source_stamp = _STAMP
-    cache._cache_file.save = _by_signature(cache._cache_file)
-    cache.load_overload = _if_the_disk_allows(_only_loading(cache))
-    cache.save_overload = _if_the_disk_allows(cache.save_overload)
+    return _compiled(function, nogil=nogil)
+
+
+def quick_kernel(function: Any) -> Any:
+    """A kernel for a microsecond's work, and keeps the GIL: giving it up takes time too."""
+    return kernel(function, nogil=False)
+
+
+def inline(function: Any) -> Any:
+    """A word of the vocabulary: compiled into whatever uses it, so that loops vectorise.
+
+    It is kept too: the next kernel, or process, that needs it compiles a third faster.
+    """
+    if config.DISABLE_JIT:
+        return function
+    return _compiled(function, forceinline=True, no_cpython_wrapper=True)  # nobody else calls it
+
+
+def _compiled(function: Any, **options: Any) -> Any:
+    compiled = njit(error_model="numpy", no_cfunc_wrapper=True, **options)(function)
+    compiled._cache = _Kept(function)
     return compiled
+
+
+class _Kept:
+    """What was compiled of a function, on disk: looked for when it is wanted, not on import.
+
+    A cache that cannot be read or written (a full disk, say) is as good as none.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    @cached_property
+    def opened(self) -> Any:
+        """Numba's cache; None if it finds no directory that it may write one to.
+
+        What is compiled holds the words that it uses, so an edit of any file here makes all of it
+        stale: Numba by itself would look only at the function's own file.
+        """
+        try:
+            cache = FunctionCache(self.function)
+        except RuntimeError:
+            return None
+        cache._cache_file._source_stamp = _STAMP
+        cache._cache_file.save = _by_signature(cache._cache_file)
+        return cache
+
+    @property
+    def cache_path(self) -> str | None:
+        return None if self.opened is None else self.opened.cache_path
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """Read what was compiled: it needs no more of Numba than what it calls while it runs.
+
+        Numba would first get ready to compile, and import all that it knows of NumPy and SciPy: of
+        the 0.6 s until a first result that took 0.5 s.
+        """
+        if self.opened is None:
+            return None
+        rtsys.initialize(context)
+        with suppress(OSError):
+            return self.opened._load_overload(signature, context)
+        return None
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        if self.opened is not None:
+            with suppress(OSError):
+                self.opened.save_overload(signature, compiled)
 
 
 def _by_signature(cache_file: Any) -> Any:
@@ -49,40 +106,3 @@ def _by_signature(cache_file: Any) -> Any:
         cache_file._save_index({**cache_file._load_index(), key: name})
 
     return save
-
-
-def _only_loading(cache: Any) -> Any:
-    """Read a compiled kernel, which needs no more of Numba than what it calls while it runs.
-
-    Numba would first get ready to compile, and import all that it knows of NumPy and SciPy: of the
-    0.6 s until a first result that took 0.5 s.
-    """
-
-    def load(signature: Any, context: Any) -> Any:
-        rtsys.initialize(context)
-        return cache._load_overload(signature, context)
-
-    return load
-
-
-def _if_the_disk_allows(step: Any) -> Any:
-    """A cache that cannot be read or written (a full disk, say) is as good as none."""
-
-    def attempt(*arguments: Any) -> Any:
-        try:
-            return step(*arguments)
-        except OSError:
-            return None
-
-    return attempt
-
-
-def quick_kernel(function: Any) -> Any:
-    """A kernel for a microsecond's work, and keeps the GIL: giving it up takes time too."""
-    return kernel(function, nogil=False)
-
-
-def inline(function: Any) -> Any:
-    """A word of the vocabulary: compiled into whatever uses it, so that loops vectorise."""
-    only = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # nobody else calls it
-    return njit(forceinline=True, error_model="numpy", **only)(function)
