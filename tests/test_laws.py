@@ -11,7 +11,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import jax
 import numpy as np
 import planted
 import pytest
@@ -142,24 +141,12 @@ def test_every_law_holds_for_hotmax_on(name):
     assert absent == NOT_THERE.get(name, set()), str(card)
 
 
-def compiled(function):
-    """Jitted at the temperatures that come up again, operation by operation at all others."""
-    whole = jax.jit(function, static_argnames=("axis", "temperature"))
-
-    def call(x, *, temperature=1.0, **options):
-        again = temperature in (0.0, 1.0, math.inf)
-        return (whole if again else function)(x, temperature=temperature, **options)
-
-    return call
-
-
 @pytest.mark.parametrize("part", [range(1, 20), range(20, 30)])
 def test_every_law_holds_for_hotmax_on_jax(part):
-    """In two parts, and without float64: it compiles every operation for each shape and type."""
+    """In two parts, and without float64: it compiles every function for each shape and type."""
     subject = laws.SUBJECTS["hotmax-jax"]
     types = tuple(t for t in subject.arrays.dtypes() if not t.endswith("64"))
-    family = {name: compiled(getattr(hm, name)) for name in ("softmax", "log_softmax", "logsumexp")}
-    card = laws.check(replace(subject, dtypes=types, **family), only=list(part))
+    card = laws.check(replace(subject, dtypes=types), only=list(part))
     assert all(result.holds for result in card), str(card)
 
 
@@ -203,8 +190,13 @@ def test_what_is_not_softmax():
 
 
 def test_the_counterexamples_of_jax():
-    """Whether a batch changes the bits (23) depends on the machine that XLA compiles for."""
-    card = laws.check("jax")
+    """Whether a batch changes the bits (23) depends on the machine that XLA compiles for.
+
+    In the types that jax has by default, as the process has that the code is pasted into.
+    """
+    subject = laws.SUBJECTS["jax"]
+    types = tuple(t for t in subject.arrays.dtypes() if not t.endswith("64"))
+    card = laws.check(replace(subject, dtypes=types))
     assert failing(card) - {23} == {10, 20, 22, 24, 25, 27, 28}, str(card)
     assert {r.law.number for r in card if r.holds is None} == {21}
     codes = [r.counterexample.code for r in card.failures]

@@ -132,7 +132,8 @@ def evaluate(
     name: str, xp: Any, x: Array, temperature: Any, where: Array | None, layout: Layout
 ) -> Array:
     """A function of FUNCTIONS in the layout of x; reductions keep their axes, with length 1."""
-    t = temperature if isinstance(temperature, float) else layout.rows(xp, temperature, 1)
+    known = isinstance(temperature, float | tuple)
+    t = temperature if known else layout.rows(xp, temperature, 1)
     mask = None if where is None else layout.rows(xp, where)
     result = FUNCTIONS[name](xp, layout.rows(xp, x), t, mask)
     return layout.numbers(xp, result, True) if name in REDUCES else layout.entries(xp, result)
@@ -150,6 +151,8 @@ def number(xp: Any, value: float, like: Array) -> Array:
 
 def words(xp: Any, temperature: Any, like: Array) -> tuple[Array, Array]:
     """The temperature in two words of the type of `like`; a number keeps all its digits."""
+    if isinstance(temperature, tuple):
+        return temperature
     if isinstance(temperature, float):
         with np.errstate(all="ignore"):  # beyond float32 it becomes 0 or inf: the right limits
             high = float(np.float32(temperature)) if bits(xp, like) == 32 else temperature

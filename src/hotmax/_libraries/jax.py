@@ -11,18 +11,17 @@ import jax.numpy as jnp
 from hotmax._boundary import Axis
 from hotmax._derivatives import Point, push
 from hotmax._dispatch import Operation
-from hotmax._generic import Given, Layout, evaluate, weighted
+from hotmax._generic import Given, Layout, evaluate, weighted, words
 
 
 def run(
     operation: Operation, x: Any, axis: Axis, temperature: Any, where: Any, keepdims: bool
 ) -> Any:
     given = Given(jnp, x, axis, temperature, where, wide(), is_traced(x, temperature))
-    layout = given.layout
-    heat = given.temperature
-    fixed = heat if isinstance(heat, float) else None
-    heat = None if isinstance(heat, float) else heat
-    y = value(operation.name, layout.axes, fixed, given.x, heat, given.where)
+    layout, heat = given.layout, given.temperature
+    if isinstance(heat, float):
+        heat = words(jnp, heat, given.x)
+    y = value(operation.name, layout.axes, given.x, heat, given.where)
     if operation.reduces and not keepdims:
         y = jnp.reshape(y, layout.kept())
     return y.astype(given.dtype)
@@ -52,24 +51,23 @@ def is_traced(*arrays: Any) -> bool:
     return any(isinstance(array, jax.core.Tracer) for array in arrays)
 
 
-# A temperature that is a number stays one, with all its digits: `fixed`, and then `heat` is None.
-@partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
-def value(
-    name: str, axes: tuple[int, ...], fixed: float | None, x: Any, heat: Any, where: Any
-) -> Any:
+# Jitted: one program for all temperatures, where jax would compile a hundred operations apart, and
+# call each by itself. A number as temperature comes in two words, with all its digits.
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1))
+def value(name: str, axes: tuple[int, ...], x: Any, heat: Any, where: Any) -> Any:
     x = jnp.asarray(x)  # numerical checks of derivatives hand in NumPy arrays
-    return evaluate(name, jnp, x, heat if fixed is None else fixed, where, Layout(x.shape, axes))
+    return evaluate(name, jnp, x, heat, where, Layout(x.shape, axes))
 
 
 @value.defjvp
-def value_and_change(
-    name: str, axes: tuple[int, ...], fixed: float | None, at: Any, changes: Any
-) -> Any:
+@partial(jax.jit, static_argnums=(0, 1))
+def value_and_change(name: str, axes: tuple[int, ...], at: Any, changes: Any) -> Any:
     x, heat, where = jnp.asarray(at[0]), at[1], at[2]
 
     def function(other: str) -> Any:
-        return value(other, axes, fixed, x, heat, where)
+        return value(other, axes, x, heat, where)
 
-    temperature = heat if fixed is None else fixed
-    point = Point(jnp, x, temperature, where, Layout(x.shape, axes), function)
-    return function(name), push(name, point, changes[0], 0.0 if fixed is not None else changes[1])
+    fixed = isinstance(heat, tuple)
+    point = Point(jnp, x, heat[0] if fixed else heat, where, Layout(x.shape, axes), function)
+    return function(name), push(name, point, changes[0], 0.0 if fixed else changes[1])
