@@ -310,7 +310,7 @@ def spacing_exponent(value: mpmath.mpf, dtype) -> int:
     Among subnormals the gap no longer shrinks.
     """
     digits, least, greatest = FORMATS[type_name(dtype)]
-    _, mantissa, exponent, bits = value._mpf_
+    _, mantissa, exponent, bits = mp.convert(value)._mpf_
     size = exponent + bits if mantissa else mp.mag(value)  # the same, but for 0 and inf
     return min(max(size - 1, least), greatest) - digits + 1
 
@@ -341,7 +341,7 @@ def ulps(got, true: mpmath.mpf, dtype, scale: mpmath.mpf | None = None) -> float
 
 def distance(got: float, true: mpmath.mpf, unit: int) -> float:
     """abs(got - true) / 2 ** unit, in integers: exact, and several times as fast as in mpf."""
-    negative, mantissa, exponent, _ = true._mpf_
+    negative, mantissa, exponent, _ = mp.convert(true)._mpf_
     ours, below = got.as_integer_ratio()
     ours_exponent = 1 - below.bit_length()  # below is a power of two
     start = min(exponent, ours_exponent)

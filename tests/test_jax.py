@@ -9,6 +9,7 @@ import pytest
 from jax.test_util import check_grads
 
 import hotmax as hm
+from hotmax._libraries.jax import value
 
 jax.config.update("jax_enable_x64", True)
 
@@ -25,6 +26,16 @@ def test_derivatives(function):
 
     order = 2 if function in (hm.softmax, hm.entropy) else 1  # the second takes jax ten seconds
     check_grads(jax.jit(call), (jnp.asarray(X), jnp.asarray(0.7)), order=order)
+
+
+@every
+def test_one_program_for_all_temperatures(function):
+    """Not jitted by the caller: a number as temperature is known, yet compiles nothing anew."""
+    known = value.fun._cache_size()
+    for heat in (1.0, 0.7, 0.0, -0.0, INF, -INF, -2.0, 1e-300):
+        got = function(jnp.asarray(X), temperature=heat)
+        np.testing.assert_allclose(got, function(X, temperature=heat), rtol=1e-13)
+    assert value.fun._cache_size() <= known + 1
 
 
 @every
