@@ -444,7 +444,7 @@ def test_threads_share_nothing_that_they_write():
     heads = Heads(q, k, v, causal=True)
     packed = pack(heads, range(1), True)
     before = [part.copy() for part in packed]
-    out, sums = np.empty_like(v), np.empty((1, 192))
+    out, sums = np.empty_like(v), np.empty((1, 192, 3))
     by_heads(heads, range(1), 2, packed, out, sums)(0, 2)
     for part, old in zip(packed, before, strict=True):
         np.testing.assert_array_equal(part, old)

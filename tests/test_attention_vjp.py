@@ -161,6 +161,25 @@ def test_the_same_bits():
         np.testing.assert_array_equal(getattr(whole, name)[1], getattr(alone, name))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [1e4, 1e6, 1e9, 1e15])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_huge_scores_have_the_gradient_of_their_differences(dtype, size, sign):
+    """The weights are made again relative to the largest score, not from a logsumexp of no digits.
+
+    The scores are size, size and 0: the first two keys share all weight.
+    """
+    q = np.array([[sign * size, 1.0]], dtype)
+    k, v = np.array([[1, 0], [1, 0], [0, 0]], dtype), np.eye(3, dtype=dtype)
+    gradient = np.array([[1.0, 3.0, 7.0]], dtype)
+    got = hm.attention_vjp(q, k, v, gradient, scale=sign / 3)
+    np.testing.assert_allclose(got.v, np.array([[0.5], [0.5], [0]]) * gradient, rtol=1e-6)
+    ds = np.array([-0.5, 0.5, 0.0]) * sign / 3  # p (g - p . g), times the scale
+    np.testing.assert_allclose(got.k, ds[:, None] * q, rtol=1e-6, atol=0)
+    cold = hm.attention_vjp(q / size, k, v, gradient, temperature=1e-300, scale=sign / 3)
+    np.testing.assert_allclose(cold.v, got.v, rtol=1e-6)
+
+
 def test_shapes_that_broadcast():
     q, k, v = qkv((3, 2, 4, 5), 6)
     k, v = k[0, :1], v[:1, :1]

@@ -82,10 +82,10 @@ def attention(
         bias=bias,
         sink=sink,
     )
-    out, logsumexp = run(heads)
+    out, numbers = run(heads)
     with np.errstate(all="ignore"):
         out = out.astype(heads.dtype, copy=False)
-        return (out, logsumexp.astype(heads.dtype)) if return_logsumexp else out
+        return (out, numbers[..., 0].astype(heads.dtype)) if return_logsumexp else out
 
 
 @for_any_array(_foreign_attention.attention_weights, attends=True)

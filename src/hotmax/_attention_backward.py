@@ -54,16 +54,19 @@ def finite(array: Array) -> Array:
 class Query:
     """A tile of queries with all that its gradients need."""
 
-    def __init__(self, tile: Tile, dout: Array, logsumexp: Array, delta: Array) -> None:
+    def __init__(self, tile: Tile, dout: Array, numbers: Array, delta: Array) -> None:
         self.tile = tile
-        self.q, self.dout = tile.rows_of(tile.heads.q), tile.rows_of(dout)
-        self.logsumexp = tile.number(logsumexp[..., None], np.inf)
-        self.logsumexp[np.isneginf(self.logsumexp)] = np.inf  # no key: no weight
+        self.dout = tile.rows_of(dout)
+        self.q, self.slope, self.slope_low = tile.turned()
+        self.peak = tile.number(numbers[..., 1:2], 0.0)
+        self.peak[np.isneginf(self.peak)] = 0.0  # no key: no weight, since the total is inf
+        self.total = tile.number(numbers[..., 2:], np.inf)
         self.delta = tile.number(delta[..., None], 0.0)
 
     def columns(self) -> tuple[Array, Array]:
         kind = self.tile.heads.kind
-        return packed_columns(finite(self.q), kind), packed_columns(self.dout, kind)
+        q = finite(self.tile.rows_of(self.tile.heads.q))
+        return packed_columns(q, kind), packed_columns(self.dout, kind)
 
 
 class Backward:
@@ -74,10 +77,10 @@ class Backward:
         heads: Heads,
         dout: Array,
         out: Array,
-        logsumexp: Array,
+        numbers: Array,
         by_logsumexp: Array | None = None,
     ) -> None:
-        self.heads, self.dout, self.logsumexp = heads, dout, logsumexp
+        self.heads, self.dout, self.numbers = heads, dout, numbers
         self.v = heads.values
         with np.errstate(all="ignore"):
             self.delta = (dout.astype(np.float64) * out.astype(np.float64)).sum(-1)
@@ -86,7 +89,7 @@ class Backward:
 
     def query(self, head: int, number: int) -> Query:
         tile = self.heads.tile(head, number * QUERIES, QUERIES)
-        return Query(tile, self.dout, self.logsumexp, self.delta)
+        return Query(tile, self.dout, self.numbers, self.delta)
 
     def run(self) -> tuple[Array, Array, Array]:
         heads = self.heads
@@ -164,9 +167,13 @@ class Backward:
             values,
             columns,
             tile.extra,
-            *tile.slopes,
+            tile.biased,
+            query.slope,
+            query.slope_low,
+            tile.slopes[0],
             tile.visible,
-            query.logsumexp,
+            query.peak,
+            query.total,
             query.delta,
             *self.room(tile.count, KEYS),
             dq,
@@ -193,9 +200,13 @@ class Backward:
                 q_columns,
                 dout_columns,
                 tile.extra,
-                *tile.slopes,
+                tile.biased,
+                query.slope,
+                query.slope_low,
+                tile.slopes[0],
                 tile.visible,
-                query.logsumexp,
+                query.peak,
+                query.total,
                 query.delta,
                 first,
                 last,
@@ -211,9 +222,11 @@ class Backward:
     def sink(self) -> Array:
         """The gradient of the sink, for each query."""
         with np.errstate(all="ignore"):
-            share = np.exp(self.heads.sink[..., 0] - self.logsumexp)  # the weight that it takes
+            share = np.exp(
+                self.heads.sink[..., 0] - self.numbers[..., 0]
+            )  # the weight that it takes
             change = np.where(share > 0.0, -share * self.delta, 0.0)
-        return np.asarray(np.where(np.isnan(self.logsumexp), np.nan, change)[..., None])
+        return np.asarray(np.where(np.isnan(self.numbers[..., 0]), np.nan, change)[..., None])
 
     def temperature(self, dq: Array) -> Array:
         """The gradient of the temperature, for each query: only q . dq depends on it."""
@@ -242,10 +255,13 @@ class Backward:
                         keys,
                         values,
                         tile.extra,
-                        *tile.slopes,
+                        tile.biased,
+                        query.slope,
+                        query.slope_low,
                         np.ones(tile.count),
                         tile.visible,
-                        query.logsumexp,
+                        query.peak,
+                        query.total,
                         query.delta,
                         0,
                         heads.keys,

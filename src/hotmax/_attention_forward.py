@@ -64,19 +64,21 @@ def weights_of(tile: Tile, keys: Array) -> tuple[Array, Array]:
 
 
 def run(heads: Heads) -> tuple[Array, Array]:
-    """(out, logsumexp): out in the type that is computed in, logsumexp in float64."""
+    """(out, numbers): out in the type that is computed in; three float64 numbers for each query.
+
+    The logarithm of the denominator; the largest logit (or score, without a bias) and the
+    denominator relative to it, from which the gradient makes the weights again.
+    """
     out = np.empty((*heads.lead, heads.queries, heads.value_features), heads.kind)
-    logsumexp = np.empty((*heads.lead, heads.queries))
+    numbers = np.empty((*heads.lead, heads.queries, 3))
     tiles = -(-heads.queries // QUERIES)
     few = tiles * heads.group <= FEW and not heads.is_steep
     for wave in heads.waves(2):
         packed = pack(heads, wave, few)
         own = range(wave.start * heads.group, wave.stop * heads.group)
-        work = (by_heads if heads.are_alike else by_tiles)(
-            heads, own, tiles, packed, out, logsumexp
-        )
+        work = (by_heads if heads.are_alike else by_tiles)(heads, own, tiles, packed, out, numbers)
         _threads.for_shrinking_ranges(work, len(own) * tiles, *heads.together)
-    return out, logsumexp
+    return out, numbers
 
 
 def pack(heads: Heads, wave: range, few: bool) -> Packed:
@@ -111,12 +113,11 @@ def pack(heads: Heads, wave: range, few: bool) -> Packed:
 
 
 def by_heads(
-    heads: Heads, own: range, tiles: int, packed: Packed, out: Array, logsumexp: Array
+    heads: Heads, own: range, tiles: int, packed: Packed, out: Array, numbers: Array
 ) -> Work:
     """Work on any tiles of heads that differ in nothing but q, k and v."""
     part, count = slice(own.start, own.stop), math.prod(heads.lead)
-    q, results = (a.reshape(count, *a.shape[-2:])[part] for a in (heads.q, out))
-    numbers = logsumexp.reshape(count, heads.queries)[part]
+    q, results, sums = (a.reshape(count, *a.shape[-2:])[part] for a in (heads.q, out, numbers))
     temperature, sink = (np.array([a.flat[0]]) for a in (heads.temperature, heads.sink))
 
     def work(start: int, stop: int) -> None:
@@ -133,7 +134,7 @@ def by_heads(
             sink,
             heads.shift,
             results,
-            numbers,
+            sums,
             heads.low(rows, KEYS),
             heads.low(rows, -(-heads.value_features // heads.lanes) * heads.lanes),
         )
@@ -142,7 +143,7 @@ def by_heads(
 
 
 def by_tiles(
-    heads: Heads, own: range, tiles: int, packed: Packed, out: Array, logsumexp: Array
+    heads: Heads, own: range, tiles: int, packed: Packed, out: Array, numbers: Array
 ) -> Work:
     """The same, one head after the other."""
     keys, values, clean = packed
@@ -155,14 +156,14 @@ def by_tiles(
             more = min(stop - unit, tiles - number)  # of the same head
             unit += more
             tile = heads.tile(own[head], number * QUERIES, more * QUERIES)
-            place = out[tile.index][tile.part], logsumexp[tile.index][tile.part]
+            place = out[tile.index][tile.part], numbers[tile.index][tile.part]
             attend(tile, keys[i], values[i], clean[i], *place)
 
     return work
 
 
 def attend(
-    tile: Tile, keys: Array, values: Array, clean: Array, out: Array, logsumexp: Array
+    tile: Tile, keys: Array, values: Array, clean: Array, out: Array, numbers: Array
 ) -> None:
     heads = tile.heads
     rows = min(tile.count, QUERIES)
@@ -179,16 +180,16 @@ def attend(
         tile.first_visible,
         heads.keys,
         out,
-        logsumexp,
+        numbers,
         heads.low(rows, KEYS),
         heads.low(rows, -(-heads.value_features // heads.lanes) * heads.lanes),
     )
     if heads.is_steep:
-        attend_by_weights(tile, keys, values, clean, out, logsumexp)
+        attend_by_weights(tile, keys, values, clean, out, numbers)
 
 
 def attend_by_weights(
-    tile: Tile, keys: Array, values: Array, clean: Array, out: Array, logsumexp: Array
+    tile: Tile, keys: Array, values: Array, clean: Array, out: Array, numbers: Array
 ) -> None:
     """Queries at the limit of temperature 0, which need a second look at their scores."""
     steep = np.isinf(tile.slopes[0][: tile.rows])
@@ -199,8 +200,8 @@ def attend_by_weights(
     acc, acc_low = np.zeros((count, width), heads.kind), heads.low(count, width)
     if acc_low is not None:
         acc_low[:] = 0.0
-    weights, numbers = weights_of(tile, keys)
+    weights, logsumexp = weights_of(tile, keys)
     nothing = np.zeros(count, heads.kind)
     add_values(weights, 0, tile.visible, values, clean.all(), acc, acc_low, nothing)
     out[steep] = acc[: tile.rows, : heads.value_features][steep]
-    logsumexp[steep] = numbers[: tile.rows][steep]
+    numbers[steep, 0] = logsumexp[: tile.rows][steep]

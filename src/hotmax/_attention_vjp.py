@@ -65,8 +65,8 @@ def attention_vjp(
     )
     dout = as_array(gradient, "gradient")
     heads.check_gradient(dout.shape, heads.is_steep)
-    out, logsumexp = run(heads)
-    work = Backward(heads, dout, out, logsumexp)
+    out, numbers = run(heads)
+    work = Backward(heads, dout, out, numbers)
     dq, dk, dv = work.run()
     return AttentionGradients(
         like(dq, np.asarray(q)),

@@ -101,18 +101,18 @@ class Streamed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, others: Arguments, *points: Any) -> Any:
         arguments = {**others, **dict(zip(POINTS, points, strict=True))}
-        out, logsumexp = forward(Heads(**in_numpy(arguments)))
+        out, numbers = forward(Heads(**in_numpy(arguments)))
         ctx.others = others
         ctx.constants = [None if isinstance(p, torch.Tensor) else p for p in points]
         tensors = [p if isinstance(p, torch.Tensor) else None for p in points]
-        ctx.save_for_backward(*tensors, torch.from_numpy(out), torch.from_numpy(logsumexp))
+        ctx.save_for_backward(*tensors, torch.from_numpy(out), torch.from_numpy(numbers))
         ctx.set_materialize_grads(False)
         kind = result_type(arguments)
-        return torch.from_numpy(out).to(kind), torch.from_numpy(logsumexp).to(kind)
+        return torch.from_numpy(out).to(kind), torch.from_numpy(numbers[..., 0].copy()).to(kind)
 
     @staticmethod
     def backward(ctx: Any, g: Any, g_logsumexp: Any) -> Any:
-        *tensors, out, logsumexp = ctx.saved_tensors
+        *tensors, out, numbers = ctx.saved_tensors
         points = [c if t is None else t for c, t in zip(ctx.constants, tensors, strict=True)]
         given = dict(zip(POINTS, points, strict=True))
         needed = dict(zip(POINTS, ctx.needs_input_grad[1:], strict=True))
@@ -122,7 +122,7 @@ class Streamed(torch.autograd.Function):
         heads = Heads(**in_numpy({**ctx.others, **given}))
         dout = np.zeros(out.shape, heads.kind) if g is None else as_numpy(g)
         by_logsumexp = None if g_logsumexp is None else as_numpy(g_logsumexp)
-        work = Backward(heads, dout, out.numpy(), logsumexp.numpy(), by_logsumexp)
+        work = Backward(heads, dout, out.numpy(), numbers.numpy(), by_logsumexp)
         found: dict[str, Any] = dict.fromkeys(POINTS)
         if any(needed[name] for name in ("q", "k", "v", "temperature")):
             found["q"], found["k"], found["v"] = work.run()

@@ -143,15 +143,16 @@ def attend(
 
 
 @kernel
-def finish(acc, acc_low, m, biased, slope, slope_low, sink, out, logsumexp):
-    """out = acc / (l + exp(sink - m)), and the logarithm of that denominator."""
+def finish(acc, acc_low, m, biased, slope, slope_low, sink, out, numbers):
+    """out = acc / (l + exp(sink - m)); numbers: that denominator's logarithm, m, and itself."""
     acc, out = borrowed(acc), borrowed(out)
     for r in range(out.shape[0]):
         s = sink[r if sink.size > 1 else 0]
         unit = unit_of(m[0, r], slope2_of(1.0 if biased else slope[r])) if acc_low is None else 1.0
-        total, rest, logsumexp[r] = close(
+        total, rest, numbers[r, 0] = close(
             m[0, r], m[1, r] / unit, m[2, r] / unit, biased, slope[r], slope_low[r], s
         )
+        numbers[r, 1], numbers[r, 2] = m[0, r], total
         if acc_low is None:
             inverse = 1.0 / (total * unit)
             line, sums = out[r], acc[r]
@@ -190,7 +191,7 @@ def attend_tiles(
     first_visible,
     length,
     out,
-    logsumexp,
+    numbers,
     low,
     acc_low,
 ):
@@ -234,13 +235,13 @@ def attend_tiles(
             m,
         )
         own = sink[part] if sink.size > 1 else sink
-        finish(acc, acc_low, m, biased, slope, slope_low, own, out[part], logsumexp[part])
+        finish(acc, acc_low, m, biased, slope, slope_low, own, out[part], numbers[part])
 
 
 @kernel
 def attend_heads(
     start, stop, tiles, group, q, keys, values, clean, scale, temperature, sink, shift, out,
-    logsumexp, low, acc_low,
+    numbers, low, acc_low,
 ):  # fmt: skip
     """Tiles start..stop of the queries of all heads, which have neither bias nor mask.
 
@@ -269,7 +270,7 @@ def attend_heads(
             first + 1 + shift,
             length,
             out[head, first:last],
-            logsumexp[head, first:last],
+            numbers[head, first:last],
             low,
             acc_low,
         )

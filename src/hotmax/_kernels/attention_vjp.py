@@ -1,6 +1,6 @@
 """The gradient of attention, one tile of queries by one tile of keys at a time.
 
-    p  = exp(slope * score + bias - logsumexp)      made again from the scores
+    p  = exp(slope * score + bias - peak) / total   made again from the scores
     ds = p * (dout . v - delta)                     delta = dout . out
     dq += slope * ds . k      dk += slope * ds^T . q      dv += p^T . dout
 
@@ -15,43 +15,50 @@ import numpy as np
 from hotmax._kernels.arithmetic import LOG2E, LOG2E_LOW, exp2_narrow, two_difference, two_sum
 from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.products import LANES32, LANES64, ROWS32, ROWS64, add_tile
-from hotmax._kernels.running import KEYS, add_values, power_of, score
+from hotmax._kernels.running import KEYS, LARGEST32, LARGEST64, add_values, power_of, score
 from hotmax._kernels.vectors import fma
 from hotmax._kernels.wide import product
 
-STEEP32 = np.float32(LOG2E)
-
 
 @inline
-def probability(scores, low, r, j, bias, slope, slope_low, logsumexp):
+def weight(scores, low, r, j, bias, rise, rise_low, slope2, slope2_low, peak):
+    """2**((rise * score + bias - peak) * slope2)."""
     if low is None:
-        z = fma(scores[r, j], np.float32(slope), bias)
-        return exp2_narrow((z - np.float32(logsumexp)) * STEEP32)
+        z = fma(scores[r, j], np.float32(rise), bias)
+        return exp2_narrow((z - np.float32(peak)) * np.float32(slope2))
     else:
-        z, z_low = product(scores[r, j], low[r, j], slope, slope_low)
+        z, z_low = product(scores[r, j], low[r, j], rise, rise_low)
         total, carry = two_sum(z, bias)
-        d, d_low = two_difference(total, logsumexp)
-        return power_of(d, d_low + (carry + z_low), LOG2E, LOG2E_LOW)
+        d, d_low = two_difference(total, peak)
+        return power_of(d, d_low + (carry + z_low), slope2, slope2_low)
 
 
 @kernel
 def gradient_row(
-    scores, low, grads, grads_low, r, size, extra, first, slope, slope_low, steep, logsumexp, delta
-):
+    scores, low, grads, grads_low, r, size, extra, biased, first, slope, slope_low, steep, peak,
+    total, delta,
+):  # fmt: skip
     """scores[r] becomes p, and grads[r], which holds dout . v, becomes steep * ds."""
     line = r if extra.shape[0] > 1 else 0
     some = extra.shape[0] > 0
     zero = scores.dtype.type(0.0)
+    rise, rise_low, slope2, slope2_low = slope, slope_low, LOG2E, LOG2E_LOW
+    if not biased:  # the peak is a score
+        rise, rise_low = 1.0, 0.0
+        slope2 = min(slope * LOG2E, LARGEST32 if low is None else LARGEST64)
+        slope2_low = fma(slope, LOG2E, -slope2) + slope_low * LOG2E + slope * LOG2E_LOW
+        slope2_low = 0.0 if slope2 >= LARGEST64 else slope2_low
+    inverse = scores.dtype.type(1.0 / total)
     for j in range(size):
         bias = extra[line, first + j] if some else zero
-        p = probability(scores, low, r, j, bias, slope, slope_low, logsumexp)
+        p = weight(scores, low, r, j, bias, rise, rise_low, slope2, slope2_low, peak) * inverse
         p = zero if bias == -np.inf else p
         change = np.float64(grads[r, j]) - delta
         if grads_low is not None:
             change += grads_low[r, j]
         scores[r, j] = p
         grads[r, j] = zero if p == 0.0 else p * change * steep
-    if logsumexp != logsumexp:
+    if total != total:
         scores[r, :size] = np.nan
         grads[r, :size] = np.nan
 
@@ -63,11 +70,13 @@ def gradient_tile(
     keys,
     values,
     extra,
+    biased,
     slope,
     slope_low,
     steep,
     visible,
-    logsumexp,
+    peak,
+    total,
     delta,
     first,
     last,
@@ -82,8 +91,8 @@ def gradient_tile(
     for r in range(q.shape[0]):
         size = max(min(visible[r], last) - first, 0)
         gradient_row(
-            scores, low, grads, grads_low, r, size, extra, first, slope[r], slope_low[r],
-            steep[r], logsumexp[r], delta[r],
+            scores, low, grads, grads_low, r, size, extra, biased, first, slope[r], slope_low[r],
+            steep[r], peak[r], total[r], delta[r],
         )  # fmt: skip
         for j in range(size, last - first):
             scores[r, j] = 0.0
@@ -98,10 +107,13 @@ def gradient_of_queries(
     values,
     columns,
     extra,
+    biased,
     slope,
     slope_low,
+    steep,
     visible,
-    logsumexp,
+    peak,
+    total,
     delta,
     scores,
     low,
@@ -117,8 +129,8 @@ def gradient_of_queries(
     for first in range(0, seen, KEYS):
         last = min(first + KEYS, seen)
         gradient_tile(
-            q, dout, keys, values, extra, slope, slope_low, slope, visible, logsumexp, delta,
-            first, last, scores, low, grads, grads_low,
+            q, dout, keys, values, extra, biased, slope, slope_low, steep, visible, peak, total,
+            delta, first, last, scores, low, grads, grads_low,
         )  # fmt: skip
         depths[:] = last - first
         add_values(grads, first, depths, columns, True, dq, dq_low, factors)
@@ -148,10 +160,13 @@ def add_gradient_of_keys(
     q_columns,
     dout_columns,
     extra,
+    biased,
     slope,
     slope_low,
+    steep,
     visible,
-    logsumexp,
+    peak,
+    total,
     delta,
     first,
     last,
@@ -166,8 +181,8 @@ def add_gradient_of_keys(
 ):
     """Add what one tile of queries gives to dk and dv of the keys first..last."""
     gradient_tile(
-        q, dout, keys, values, extra, slope, slope_low, slope, visible, logsumexp, delta, first,
-        last, scores, low, grads, grads_low,
+        q, dout, keys, values, extra, biased, slope, slope_low, steep, visible, peak, total, delta,
+        first, last, scores, low, grads, grads_low,
     )  # fmt: skip
     factors = np.ones(KEYS, q.dtype)
     add_transposed(grads, q_columns, dk, dk_low, factors)
