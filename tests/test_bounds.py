@@ -45,8 +45,8 @@ CALLS = """
         hm.segment_softmax(x, np.arange(n) % 4, temperature=t)
         hm.segment_logsumexp(x, np.arange(n) % 4, temperature=t)
     hm.jacobian(x[:, :9]), hm.hessian(x[:, :9])
-    for kind, shape in itertools.product((np.float32, np.float64), [(1, 1), (40, 7), (3, 5000)]):
-        x = np.round(rng.normal(size=shape).astype(kind) * 4)
+    for shape in [(1, 1), (40, 7), (3, 5000)]:  # here and below the type changes no index
+        x = np.round(rng.normal(size=shape).astype(np.float32) * 4)
         for t in (1.0, 0.0, np.inf):
             hm.sample(x, temperature=t, size=3), hm.sample(x, temperature=t, replace=False)
             for name, value in dict(top_k=3, top_p=0.7, min_p=0.1, typical_p=0.7, epsilon=0.01,
@@ -57,9 +57,9 @@ CALLS = """
         hm.Sampler({**steps, "dynamic_temperature": (0.1, 2.0)}, order="llama.cpp")(x)
         hm.gumbel_softmax(x)
     c = hm.calibration
-    for kind, n in itertools.product((np.float32, np.float64), (2, 64, 65, 200)):
+    for n in (2, 64, 65, 200):
         for count in (1, 31, 33, 70):
-            x, labels = rng.normal(size=(count, n)).astype(kind), rng.integers(0, n, count)
+            x, labels = rng.normal(size=(count, n)).astype(np.float32), rng.integers(0, n, count)
             soft, weights = np.full((count, n), 1 / n), rng.random(count)
             for truth, w in itertools.product((labels, soft), (None, weights)):
                 c.fit_temperature(x, truth, sample_weight=w)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 
@@ -25,26 +26,38 @@ def sample(rows=400, classes=4):
 
 
 Z, Y = sample()
-BEFORE = hm.calibration.reliability(Z, Y)
-AFTER = hm.calibration.reliability(Z, Y, temperature=2.0)
-FIT = hm.calibration.fit_temperature(Z, Y, curve=True)
+
+
+# Worked out when they are wanted: collecting the tests should compile nothing.
+@functools.cache
+def before():
+    return hm.calibration.reliability(Z, Y)
+
+
+@functools.cache
+def fit():
+    return hm.calibration.fit_temperature(Z, Y, curve=True)
+
 
 PICTURES = {
-    plots.plot_probabilities: plots.probabilities([2, 1, 3, 5, 4]),
-    plots.plot_sweep: plots.sweep([3.0, 3.0, 2.0, -1.0]),
-    plots.plot_frequencies: hm.frequencies([2, 1, 3], seed=0),
-    plots.plot_contour: plots.contour(points=21),
-    plots.plot_jacobian: plots.jacobian_map([2.0, 1.0, 3.0]),
-    plots.plot_slope: plots.slope(),
-    plots.plot_loss_gradients: plots.loss_gradients(),
-    plots.plot_smoothing: plots.smoothing(),
-    plots.plot_attention_scaling: plots.attention_scaling(),
-    plots.plot_saturation: hm.saturation(Z),
-    plots.plot_reliability: BEFORE,
-    plots.plot_calibration: (BEFORE, AFTER),
-    plots.plot_confidence: BEFORE,
-    plots.plot_temperature: FIT,
-    plots.plot_risk_coverage: hm.calibration.risk_coverage(Z, Y),
+    plots.plot_probabilities: lambda: plots.probabilities([2, 1, 3, 5, 4]),
+    plots.plot_sweep: lambda: plots.sweep([3.0, 3.0, 2.0, -1.0]),
+    plots.plot_frequencies: lambda: hm.frequencies([2, 1, 3], seed=0),
+    plots.plot_contour: lambda: plots.contour(points=21),
+    plots.plot_jacobian: lambda: plots.jacobian_map([2.0, 1.0, 3.0]),
+    plots.plot_slope: plots.slope,
+    plots.plot_loss_gradients: plots.loss_gradients,
+    plots.plot_smoothing: plots.smoothing,
+    plots.plot_attention_scaling: plots.attention_scaling,
+    plots.plot_saturation: lambda: hm.saturation(Z),
+    plots.plot_reliability: before,
+    plots.plot_calibration: lambda: (
+        before(),
+        hm.calibration.reliability(Z, Y, temperature=2.0),
+    ),
+    plots.plot_confidence: before,
+    plots.plot_temperature: fit,
+    plots.plot_risk_coverage: lambda: hm.calibration.risk_coverage(Z, Y),
 }
 
 
@@ -55,22 +68,23 @@ def test_every_picture_is_tried():
 
 @pytest.mark.parametrize("draw", PICTURES, ids=lambda draw: draw.__name__)
 def test_on_its_own_and_on_given_axes(draw):
-    before = dict(matplotlib.rcParams)
+    style = dict(matplotlib.rcParams)
+    result = PICTURES[draw]()
     assert plt.get_fignums() == []
-    ax = draw(PICTURES[draw])
+    ax = draw(result)
     assert len(plt.get_fignums()) == 1
     ax.figure.canvas.draw()
     figure, given = plt.subplots(layout="constrained")
-    assert draw(PICTURES[draw], ax=given) is given
+    assert draw(result, ax=given) is given
     figure.canvas.draw()
     assert len(plt.get_fignums()) == 2
     plt.close("all")
-    assert dict(matplotlib.rcParams) == before
+    assert dict(matplotlib.rcParams) == style
     assert draw.__doc__
 
 
 def test_results_are_frozen():
-    for result in PICTURES.values():
+    for result in (make() for make in PICTURES.values()):
         for one in result if isinstance(result, tuple) else [result]:
             with pytest.raises(AttributeError):
                 one.nothing = 1
@@ -115,13 +129,13 @@ def test_label_smoothing_is_least_where_it_says():
 
 
 def test_the_nll_curve():
-    t, nll = np.array(FIT.curve).T
-    for temperature, value in FIT.curve[::7]:
+    t, nll = np.array(fit().curve).T
+    for temperature, value in fit().curve[::7]:
         logs = special.log_softmax(Z / temperature, axis=1)
         assert value == pytest.approx(-logs[np.arange(len(Y)), Y].mean(), rel=1e-12)
-    assert t[np.argmin(nll)] == FIT.temperature
-    assert t[0] < min(1.0, FIT.interval[0])
-    assert t[-1] > FIT.interval[1]
+    assert t[np.argmin(nll)] == fit().temperature
+    assert t[0] < min(1.0, fit().interval[0])
+    assert t[-1] > fit().interval[1]
     plain = hm.calibration.fit_temperature(Z, Y)
     assert plain.curve == ()
     with pytest.raises(ValueError, match="curve=True"):
@@ -140,15 +154,15 @@ def test_the_curve_where_the_temperature_is_a_limit(labels):
 
 
 def test_reliability_shows_bins_gaps_and_counts():
-    ax = plots.plot_reliability(BEFORE)
-    there = BEFORE.counts > 0
+    ax = plots.plot_reliability(before())
+    there = before().counts > 0
     heights = [bar.get_height() for bar in ax.containers[0]]
-    np.testing.assert_allclose(heights, BEFORE.accuracy[there])
+    np.testing.assert_allclose(heights, before().accuracy[there])
     gaps = [bar.get_height() for bar in ax.containers[1]]
-    np.testing.assert_allclose(gaps, (BEFORE.confidence - BEFORE.accuracy)[there])
+    np.testing.assert_allclose(gaps, (before().confidence - before().accuracy)[there])
     below = ax.child_axes[0]
     shares = [bar.get_height() for bar in below.containers[0]]
-    np.testing.assert_allclose(shares, BEFORE.counts / len(Z))
+    np.testing.assert_allclose(shares, before().counts / len(Z))
     plt.close("all")
 
 
