@@ -5,7 +5,7 @@
     m, l, acc                                 the largest z so far, sum exp(z - m), sum exp(z - m) v
 
 When m grows, l and acc shrink by the same factor. float32 is computed in float32, with l in
-float64; float64 in two words, so that scores of any size keep their last digits (arrays named
+float64; float64 in two words, so that scores up to 1e15 keep their last digits (arrays named
 `low` hold the second word and are None for float32: that branch is then not compiled).
 
 `extra` holds the bias of each key, -inf where it is masked; one row of it may stand for all, and no
