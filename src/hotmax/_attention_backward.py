@@ -221,12 +221,11 @@ class Backward:
 
     def sink(self) -> Array:
         """The gradient of the sink, for each query."""
+        logsumexp = self.numbers[..., 0]
         with np.errstate(all="ignore"):
-            share = np.exp(
-                self.heads.sink[..., 0] - self.numbers[..., 0]
-            )  # the weight that it takes
+            share = np.exp(self.heads.sink[..., 0] - logsumexp)  # the weight that it takes
             change = np.where(share > 0.0, -share * self.delta, 0.0)
-        return np.asarray(np.where(np.isnan(self.numbers[..., 0]), np.nan, change)[..., None])
+        return np.asarray(np.where(np.isnan(logsumexp), np.nan, change)[..., None])
 
     def temperature(self, dq: Array) -> Array:
         """The gradient of the temperature, for each query: only q . dq depends on it."""
