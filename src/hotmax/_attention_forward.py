@@ -87,8 +87,13 @@ def pack(heads: Heads, wave: range, few: bool) -> Packed:
     clean = np.ones((size, -(-heads.keys // KEYS)), np.bool_)
     if few:
         return heads.matrices(heads.k, wave), heads.matrices(heads.values, wave), clean
-    keys = np.empty((size, -(-heads.keys // lanes), heads.features, lanes), heads.kind)
-    values = np.empty((size, -(-heads.value_features // lanes), heads.keys, lanes), heads.kind)
+    panels = (
+        (size, -(-heads.keys // lanes), heads.features, lanes),
+        (size, -(-heads.value_features // lanes), heads.keys, lanes),
+    )
+    cut = math.prod(panels[0])
+    room = np.empty(cut + math.prod(panels[1]), heads.kind)  # two halves would come as fresh pages
+    keys, values = room[:cut].reshape(panels[0]), room[cut:].reshape(panels[1])
     k, v = heads.k, heads.values
 
     def work(start: int, stop: int) -> None:

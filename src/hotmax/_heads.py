@@ -51,10 +51,12 @@ class Shapes:
         if heads % max(k_heads, 1) or (heads and not k_heads):
             raise self._mismatch("the heads of k and v must divide those of q")
         self.group = heads // max(k_heads, 1)
-        try:
-            batch = np.broadcast_shapes(q[:-3], k[:-3], v[:-3])
-        except ValueError:
-            raise self._mismatch("the dimensions before the heads must broadcast") from None
+        batch = q[:-3]
+        if not batch == k[:-3] == v[:-3]:
+            try:
+                batch = np.broadcast_shapes(batch, k[:-3], v[:-3])
+            except ValueError:
+                raise self._mismatch("the dimensions before the heads must broadcast") from None
         flat = len(q) == len(k) == len(v) == 2
         self.lead: Index = () if flat else (*batch, heads)
         self.kv_lead: Index = () if flat else (*batch, k_heads)
@@ -75,6 +77,8 @@ class Shapes:
     def check_spread(self, shape: Index, name: str, per_query: bool) -> Index:
         """The shape that an argument broadcasts to, if it does."""
         target = (*self.lead, self.queries, 1 if per_query else self.keys)
+        if not shape:
+            return target
         try:
             if np.broadcast_shapes(shape, target) == target:
                 return target
@@ -211,11 +215,12 @@ class Heads(Shapes):
     @cached_property
     def steepest(self) -> float:
         """The largest slope of all queries, whatever its sign."""
-        if self.scale == 0.0:
+        if self.scale == 0.0 or self.temperature.size == 0:
             return 0.0
-        heat = self.temperature if any(self.temperature.strides) else self.temperature.flat[:1]
-        with np.errstate(all="ignore"):
-            return float(np.abs(self.scale / heat).max(initial=0.0))
+        coldest = abs(self.temperature.flat[0])
+        if any(self.temperature.strides):
+            coldest = np.abs(self.temperature).min()
+        return abs(self.scale) / float(coldest) if coldest else math.inf
 
     @property
     def kv_heads(self) -> int:

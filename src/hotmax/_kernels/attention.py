@@ -30,6 +30,7 @@ from hotmax._kernels.running import (
     close,
     largest,
     over_two_words,
+    peak_of,
     prepare_row,
     score,
     slope2_of,
@@ -50,20 +51,25 @@ from hotmax._kernels.vectors import (
 
 @kernel
 def soften_tile(
-    count, first, last, extra, biased, slope, slope_low, visible, scores, low, m, depths, factors
-):
+    count, first, last, extra, biased, slope, slope_low, visible, scores, low, m, peaks, depths,
+    factors,
+):  # fmt: skip
     """Scores of the keys first..last become weights, and are taken into (m, l)."""
     line = scores.reshape(-1)
     for r in range(count):
         size = max(min(visible[r], last) - first, 0)
         depths[r] = size
-        factors[r] = 1.0
         if size > 0:
             if extra.shape[0] > 0:
                 prepare_row(scores, low, r, size, extra, first, biased, slope[r], slope_low[r])
+            peaks[r] = peak_of(scores, line, low, r, size, scores.dtype.type(m[0, r]))
+    for r in range(count):
+        size = depths[r]
+        factors[r] = 1.0
+        if size > 0:
             steep, steep_low = (1.0, 0.0) if biased else (slope[r], slope_low[r])
-            before = scores.dtype.type(m[0, r])
-            peak, factor, total, rest = soften(scores, line, low, r, size, before, steep, steep_low)
+            before, peak = scores.dtype.type(m[0, r]), peaks[r]
+            factor, total, rest = soften(scores, line, low, r, size, before, peak, steep, steep_low)
             factors[r] = factor
             m[0, r] = peak
             old = m[1, r] * factor
@@ -96,7 +102,7 @@ def attend(
     if there are but one or two queries. `size` of the queries are not padding.
     """
     count = q.shape[0]
-    factors = np.ones(count, acc.dtype)
+    factors, peaks = np.ones(count, acc.dtype), np.empty(count, acc.dtype)
     depths = np.zeros(count, np.int64)
     acc[:] = 0.0
     if acc_low is not None:
@@ -110,7 +116,7 @@ def attend(
             score(q, keys, 0, first, last, visible, scores, low)
             soften_tile(
                 count, first, last, extra, biased, slope, slope_low, visible, scores, low, m,
-                depths, factors,
+                peaks, depths, factors,
             )  # fmt: skip
             forget(factors, acc, acc_low)
             add_values(scores, first, depths, values, clean[first // KEYS], acc, acc_low, factors)
@@ -131,7 +137,7 @@ def attend(
                 score(q, rows, first, first, last, visible, scores, low)
             soften_tile(
                 count, first, last, extra, biased, slope, slope_low, visible, scores, low, m,
-                depths, factors,
+                peaks, depths, factors,
             )  # fmt: skip
             forget(factors, acc, acc_low)
             if direct and add_values_directly(scores, count, depths, values, first, acc, factors):
@@ -339,7 +345,8 @@ def weigh(q, keys, extra, biased, slope, slope_low, sink, visible, scores, low, 
             prepare_row(scores, low, r, size, extra, 0, biased, slope[r], slope_low[r])
         steep, steep_low = (1.0, 0.0) if biased else (slope[r], slope_low[r])
         least = scores.dtype.type(-np.inf)
-        peak, _, total, rest = soften(scores, line, low, r, size, least, steep, steep_low)
+        peak = peak_of(scores, line, low, r, size, least)
+        _, total, rest = soften(scores, line, low, r, size, least, peak, steep, steep_low)
         unit = unit_of(peak, slope2_of(steep)) if low is None else 1.0
         total, rest, logsumexp[r] = close(
             peak, total / unit, rest / unit, biased, slope[r], slope_low[r], sink[r]

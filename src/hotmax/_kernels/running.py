@@ -210,13 +210,14 @@ def exponentials_narrow(scores, at, size, m, slope2):
     least = np.float32(-LARGEST32)
     if slope2 > 0.0:
         least = np.float32(max((k + NORMAL) / np.float64(slope2), -LARGEST32))
-    for j in range(at, at + size, WIDTH):
-        store(scores, j, power_narrow(load(scores, j), least, slope2, origin))
-    for start in range(at, at + size, KEYS):  # apart: above there is no register left for sums
+    for start in range(at, at + size, KEYS):  # sums no longer than that, to round little
         even, odd = spread(kind(0.0)), spread(kind(0.0))
         for j in range(start, min(start + KEYS, at + size), LANES32):
-            even = even + load(scores, j)
-            odd = odd + load(scores, j + WIDTH)
+            near = power_narrow(load(scores, j), least, slope2, origin)
+            far = power_narrow(load(scores, j + WIDTH), least, slope2, origin)
+            store(scores, j, near)
+            store(scores, j + WIDTH, far)
+            even, odd = even + near, odd + far
         total += sum_of(widened(even) + widened(odd))
     return total
 
@@ -250,21 +251,16 @@ def soften_odd(scores, at, size, peak):
 
 
 @inline
-def soften_narrow(scores, at, size, m, slope2):
-    """Scores become weights; m grows to the row's largest first. `scores` is one line.
+def soften_narrow(scores, at, size, m, peak, slope2):
+    """Scores of whole panels become weights relative to the peak. `scores` is one line.
 
-    Gives the new m, the factor by which what came before shrinks, and the sum. What fills the last
-    panel becomes 0.
+    Gives the factor by which what came before, relative to m, shrinks, and the sum.
     """
-    whole = -(-size // LANES32) * LANES32
-    for j in range(at + size, at + whole):
-        scores[j] = -np.inf
-    peak = peak_narrow(scores, at, whole, m)
     if abs(peak) < np.inf:
-        total = exponentials_narrow(scores, at, whole, peak, slope2)
-        return peak, shrinking(m, peak, slope2), total
-    total = soften_odd(scores, at, whole, peak)
-    return peak, np.float32(0.0 if peak == np.inf and m < np.inf else 1.0), total
+        total = exponentials_narrow(scores, at, size, peak, slope2)
+        return shrinking(m, peak, slope2), total
+    total = soften_odd(scores, at, size, peak)
+    return np.float32(0.0 if peak == np.inf and m < np.inf else 1.0), total
 
 
 @inline
@@ -290,29 +286,44 @@ def exponentials_wide(scores, low, r, size, m, slope2, slope2_low):
 
 
 @kernel
-def soften_wide(scores, low, r, size, m, slope, slope_low):
-    """The same in two words, with weights exp(slope * (score - m)); the sum is in two words."""
-    peak = largest(scores, r, size, m)
+def soften_wide(scores, low, r, size, m, peak, slope, slope_low):
+    """The same in two words, with weights exp(slope * (score - peak)), and so is the sum."""
     if peak == -np.inf or peak != peak:
         scores[r, :size] = 0.0
-        return peak, 1.0, 0.0, 0.0
+        return 1.0, 0.0, 0.0
     if peak == np.inf:
-        return peak, 1.0 if m == np.inf else 0.0, count_infinite(scores, r, size), 0.0
+        return 1.0 if m == np.inf else 0.0, count_infinite(scores, r, size), 0.0
     slope2 = min(slope * LOG2E, LARGEST64)
     slope2_low = 0.0 if slope2 == LARGEST64 else fma(slope, LOG2E, -slope2) + slope_low * LOG2E
     total, rest = exponentials_wide(scores, low, r, size, peak, slope2, slope2_low)
-    return peak, power_of(m - peak, 0.0, slope2, slope2_low), total, rest
+    return power_of(m - peak, 0.0, slope2, slope2_low), total, rest
+
+
+# `line` holds all scores in one line. The peaks of all rows of a tile are found before their
+# weights: so the processor need not wait for one before it begins with the next.
 
 
 @inline
-def soften(scores, line, low, r, size, m, slope, slope_low):
-    """(m, factor, sum, what its rounding left) of row r; `line` holds all scores in one line."""
+def peak_of(scores, line, low, r, size, m):
+    """The largest of m and the scores of row r, or nan; -inf fills the last panel."""
     if low is None:
-        at = r * scores.shape[1]
-        peak, factor, total = soften_narrow(line, at, size, m, slope2_of(slope))
-        return peak, scores.dtype.type(factor), total, 0.0
+        at, whole = r * scores.shape[1], -(-size // LANES32) * LANES32
+        for j in range(at + size, at + whole):
+            line[j] = -np.inf
+        return peak_narrow(line, at, whole, m)
     else:
-        return soften_wide(scores, low, r, size, m, slope, slope_low)
+        return largest(scores, r, size, m)
+
+
+@inline
+def soften(scores, line, low, r, size, m, peak, slope, slope_low):
+    """(factor, sum, what its rounding left) of row r, whose peak is known; it was m before."""
+    if low is None:
+        at, whole = r * scores.shape[1], -(-size // LANES32) * LANES32
+        factor, total = soften_narrow(line, at, whole, m, peak, slope2_of(slope))
+        return scores.dtype.type(factor), total, 0.0
+    else:
+        return soften_wide(scores, low, r, size, m, peak, slope, slope_low)
 
 
 @kernel
