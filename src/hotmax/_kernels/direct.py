@@ -13,12 +13,15 @@ from hotmax._kernels.vectors import (
     borrowed,
     fma,
     load,
+    prefetch,
     spread,
     store,
     turned_square,
 )
 
 DIRECT = 2  # queries: for three, packing takes no longer
+AHEAD = 64  # keys: rows read in blocks are no stream that a processor sees coming
+LINE = 2 * WIDTH  # float32 numbers of a cache line
 
 
 @inline
@@ -49,8 +52,12 @@ def score_directly(q, count, keys, first, last, scores):
     for r in range(count):
         for key in range(first, whole, 2 * WIDTH):
             even, odd = spread(zero), spread(zero)  # two sums: each waits for its last addition
+            upcoming = (key + AHEAD) * depth
             for k in range(0, depth, WIDTH):
                 at = key * depth + k
+                for _ in range(WIDTH):
+                    prefetch(keys, upcoming)
+                    upcoming += LINE
                 even = add_products(q, r * depth + k, keys, at, depth, even)
                 odd = add_products(q, r * depth + k, keys, at + WIDTH * depth, depth, odd)
             store(line, r * width + key - first, even)
@@ -78,10 +85,13 @@ def add_values_directly(scores, count, depths, values, first, acc, factors):
         for begin in range(0, depths[r], DEPTH):
             factor = factors[r] if begin == 0 else acc.dtype.type(1.0)
             end = min(begin + DEPTH, depths[r])
+            upcoming = (first + begin + AHEAD) * features
             for j in range(0, features, 2 * WIDTH):
                 even, odd = spread(zero), spread(zero)
                 for k in range(begin, end):
                     at = (first + k) * features + j
+                    prefetch(line, upcoming)
+                    upcoming += LINE
                     even = fma(load(line, at), scores[r, k], even)
                     odd = fma(load(line, at + WIDTH), scores[r, k], odd)
                 to = r * features + j
