@@ -113,16 +113,15 @@ _UNIT32 = np.float32(1.0)
 _ZERO32 = np.float32(0.0)
 _NORMAL32 = np.float32(-126.0)
 _ONE32 = np.float32(2.0**BIAS32)
+_FLOOR32 = np.float32(ROUND32 + LOWEST32)
 
 
 @inline
-def exp2_line32(x, low, slope, slope_low, origin):
+def exp2_line32(x, slope, slope_low, origin):
     """2**(x * (slope + slope_low) - k + BIAS32), all in float32, with origin = ROUND32 - k.
 
     k is an integer below 2**13, so that the fma that forms f cancels with no rounding but its own.
-    `low` is where the result has become 0.
     """
-    x = choose(x < low, low, x)
     shifted = fma(x, slope, origin)
     f = fma(x, slope_low, fma(x, slope, origin - shifted))
     q = fma(_Q5, f, _Q4)
@@ -131,7 +130,7 @@ def exp2_line32(x, low, slope, slope_low, origin):
     q = fma(q, f, _Q1)
     q = fma(q, f, _Q0)
     q = fma(q, f, _ONE32)
-    return scaled_by(q, shifted)
+    return choose(shifted < _FLOOR32, _ZERO32, scaled_by(q, shifted))
 
 
 @inline

@@ -15,7 +15,7 @@ import numpy as np
 
 from hotmax._kernels.arithmetic import UNBIAS32, exp2_line32
 from hotmax._kernels.compiling import inline, kernel
-from hotmax._kernels.narrow import PART, is_narrow, line32, power_of, scaled, unit_of
+from hotmax._kernels.narrow import PART, is_narrow, line32, peak_of, power_of, scaled, unit_of
 from hotmax._kernels.vectors import (
     WIDTH,
     borrowed,
@@ -35,7 +35,7 @@ FIRST = 16  # rows that tell k
 REACH = 48  # how far, in powers of two, a column may rise above its first rows
 
 # What is known of each column, in rows of one array.
-TOP, BEGUN, LOW, ORIGIN, INVERSE, INVERSE_LOW, PEAK, SHARE, FACTS = range(9)
+TOP, BEGUN, ORIGIN, INVERSE, INVERSE_LOW, PEAK, SHARE, FACTS = range(8)
 
 
 @inline
@@ -55,7 +55,7 @@ def phase_of(i, n):
 
 @inline
 def exponential(v, facts, j, slope, slope_low):
-    return exp2_line32(v, load(facts[LOW], j), slope, slope_low, load(facts[ORIGIN], j))
+    return exp2_line32(v, slope, slope_low, load(facts[ORIGIN], j))
 
 
 @inline
@@ -136,20 +136,20 @@ def softmax_columns(x, out, temperature, facts, sums, streamed):
         if not (abs(m) < np.inf and is_narrow(m, temperature)):
             return False
         facts[BEGUN, j] = power_of(m, temperature)
-        facts[LOW, j], slope, slope_low, facts[ORIGIN, j] = line32(m, temperature)
+        slope, slope_low, facts[ORIGIN, j] = line32(m, temperature)
     add_exponentials(x, facts, slope, slope_low, sums)
     for j in range(columns):
         m = np.float64(facts[TOP, j])
         rise = power_of(m, temperature) - facts[BEGUN, j]
         if not (abs(m) < np.inf and is_narrow(m, temperature) and rise < REACH):
             return False
-        low, slope, slope_low, origin = line32(m, temperature)
-        peak = exp2_line32(np.float32(m), low, slope, slope_low, origin)
+        line = line32(m, temperature)
+        peak = peak_of(m, temperature, line)
         unit = unit_of(m, temperature) / UNBIAS32
         total = math.ldexp(sum_of_phases(sums, j), -int(rise))
         total += unit - np.float64(peak)
         inverse = np.float32(1.0 / total)
-        facts[LOW, j], facts[ORIGIN, j] = low, origin
+        facts[ORIGIN, j] = line[2]
         facts[INVERSE, j] = inverse
         facts[INVERSE_LOW, j] = np.float32(1.0 / total - np.float64(inverse))
         facts[PEAK, j], facts[SHARE, j] = peak, np.float32(unit / total)

@@ -267,7 +267,7 @@ def spread_parts(x, weights, m, temperature, exps):
     if regime(m, temperature) != PLAIN:
         return spread_limit(x, weights, m, temperature)
     if exps is not None:
-        if is_narrow(m, temperature):
+        if temperature > 0.0 and is_narrow(m, temperature):
             count, total, gaps = spread_narrow(x, weights, m)
             return count, total, 0.0, gaps / temperature, 0.0
     scale = scale_of(temperature)

@@ -1,7 +1,7 @@
 """The float32 path: long rows of float32 at everyday temperatures, in float32 arithmetic.
 
 exp(x / T) is 2**(slope * x), with the slope in two float32 words. To keep it in range it is taken
-relative not to 2**(slope * m) but to 2**k, where k is the even number nearest slope * m: a whole
+relative not to 2**(slope * x) at the peak but to 2**k, where k is the even number nearest: a whole
 number costs no digits, and no time. (Half numbers are rounded to even ones: by an odd k they would
 be rounded the other way, and a row could come out differently relative to another k.) The largest
 exponential, `unit`, then lies between 1/2 and 2. Sums are float64.
@@ -15,7 +15,6 @@ import numpy as np
 
 from hotmax._kernels.arithmetic import (
     LOG2E,
-    LOWEST32,
     ROUND32,
     UNBIAS32,
     exp2_line32,
@@ -59,13 +58,14 @@ def top(x, sign):
 @inline
 def is_narrow(m, temperature):
     """Do the constants of this float32 row fit float32 with room to spare?"""
-    return 2.0**-90 < temperature < 2.0**90 and abs(m) * LOG2E < 2.0**13 * temperature
+    size = abs(temperature)
+    return 2.0**-90 < size < 2.0**90 and abs(m) * LOG2E < 2.0**13 * size
 
 
 @inline
 def power_of(m, temperature):
-    """k, the even number nearest m / T / log 2."""
-    return 2.0 * np.rint(0.5 * (m * (LOG2E / temperature)))
+    """k, the even number nearest m / |T| / log 2."""
+    return 2.0 * np.rint(0.5 * (m * (LOG2E / abs(temperature))))
 
 
 @inline
@@ -74,7 +74,6 @@ def line32(m, temperature):
     wide = LOG2E / temperature
     slope = np.float32(wide)
     return (
-        np.float32(m + LOWEST32 / wide),
         slope,
         np.float32(wide - np.float64(slope)),
         np.float32(np.float64(ROUND32) - power_of(m, temperature)),
@@ -83,8 +82,14 @@ def line32(m, temperature):
 
 @inline
 def unit_of(m, temperature):
-    """exp(m / T) / 2**k: what an entry at the maximum comes to."""
-    return exp2_plain(m * (LOG2E / temperature) - power_of(m, temperature))
+    """exp(m / |T|) / 2**k: what an entry at the maximum comes to."""
+    return exp2_plain(m * (LOG2E / abs(temperature)) - power_of(m, temperature))
+
+
+@inline
+def peak_of(m, temperature, line):
+    """The same by exp2_line32, whose rounding it has."""
+    return exp2_line32(np.float32(math.copysign(1.0, temperature) * m), *line)
 
 
 @inline
@@ -93,31 +98,32 @@ def exp_narrow(x, exps, start, stop, at, line, upcoming):
 
     An entry that is not there sums as one that has become 0.
     """
-    low, slope, slope_low, origin = line
+    slope, slope_low, origin = line
+    absent = np.float32(math.copysign(np.inf, -slope))
     even, odd = spread(0.0), spread(0.0)
     whole = start + (stop - start) // LINE * LINE
     shift = at - start
     for i in range(start, whole, LINE):
         prefetch(upcoming, i)
-        e = exp2_line32(load(x, i), low, slope, slope_low, origin)
-        f = exp2_line32(load(x, i + WIDTH), low, slope, slope_low, origin)
+        e = exp2_line32(load(x, i), slope, slope_low, origin)
+        f = exp2_line32(load(x, i + WIDTH), slope, slope_low, origin)
         store(exps, shift + i, e)
         store(exps, shift + i + WIDTH, f)
         even = even + widened(e)
         odd = odd + widened(f)
     for i in range(whole, stop, WIDTH):
-        e = exp2_line32(load_some(x, i, stop - i, low), low, slope, slope_low, origin)
+        e = exp2_line32(load_some(x, i, stop - i, absent), slope, slope_low, origin)
         store_some(exps, shift + i, stop - i, e)
         even = even + widened(e)
     return sum_of(even + odd)
 
 
 @kernel
-def ties_and_below(x, exps, m):
+def ties_and_below(x, exps, sign, m):
     ties, below = 0.0, 0.0
     for i in range(x.size):
-        ties = add_in_any_order(ties, 0.0 if x[i] < m else 1.0)
-        below = add_in_any_order(below, np.float64(exps[i]) if x[i] < m else 0.0)
+        ties = add_in_any_order(ties, 0.0 if sign * x[i] < m else 1.0)
+        below = add_in_any_order(below, np.float64(exps[i]) if sign * x[i] < m else 0.0)
     return ties, below
 
 
@@ -166,7 +172,8 @@ def sums_with_ties(x, exps, m, temperature, first, last, below):
         total = exp_narrow(x, exps, start, stop, at, line, x) * per_unit
         if may_hold_ties(total):
             terms = exps[at : at + stop - start]
-            count, total = ties_and_below(x[start:stop], terms, np.float32(m))
+            sign = np.float32(math.copysign(1.0, temperature))
+            count, total = ties_and_below(x[start:stop], terms, sign, np.float32(m))
             ties += count
             below += total * per_unit
     return ties, below
@@ -187,16 +194,16 @@ def settle():
 
 @inline
 def softmax_narrow(x, out, exps, kept, m, temperature, total, streamed):
-    low, slope, slope_low, origin = line32(m, temperature)
+    line = line32(m, temperature)
     wide = UNBIAS32 / (total * unit_of(m, temperature))
     inverse = np.float32(wide)
     inverse_low = np.float32(wide - np.float64(inverse))
-    peak = exp2_line32(np.float32(m), low, slope, slope_low, origin)
+    peak = peak_of(m, temperature, line)
     constants = inverse, inverse_low, peak, np.float32(1.0 / total)
     for start in range(0, x.size, exps.size):
         stop = min(start + exps.size, x.size)
         if not kept:
-            exp_narrow(x, exps, start, stop, 0, (low, slope, slope_low, origin), x)
+            exp_narrow(x, exps, start, stop, 0, line, x)
         write(scaled, exps[: stop - start], out[start:stop], constants, streamed)
 
 
@@ -209,11 +216,11 @@ def softmax_by_parts(x, out, exps, notes, temperature, streamed):
     not depend on the others. `notes` is room for two numbers a part. While one part is
     computed the next one, or the beginning of the next row, is fetched.
     """
-    m = -np.inf
+    m, sign = -np.inf, np.float32(math.copysign(1.0, temperature))
     parts = -(-x.size // PART)
     for p in range(parts):
         start, stop = p * PART, min((p + 1) * PART, x.size)
-        own = top(x[start:stop], np.float32(1.0))
+        own = top(x[start:stop], sign)
         if not (abs(own) < np.inf and is_narrow(own, temperature)):
             return False
         line = line32(own, temperature)
@@ -225,7 +232,7 @@ def softmax_by_parts(x, out, exps, notes, temperature, streamed):
     for p in range(parts):
         total += math.ldexp(notes[1, p], int(notes[0, p] - power))
     line = line32(m, temperature)
-    peak = exp2_line32(np.float32(m), *line)
+    peak = peak_of(m, temperature, line)
     unit = unit_of(m, temperature) / UNBIAS32
     # the largest term without its rounding: it may be all there is
     total += unit - np.float64(peak)
@@ -252,4 +259,5 @@ def log_scaled(x, constants):
 
 @inline
 def log_softmax_narrow(x, out, m, temperature, log_sum, streamed):
-    write(log_scaled, x, out, (m, 1.0 / temperature, log_sum), streamed)
+    peak = math.copysign(1.0, temperature) * m
+    write(log_scaled, x, out, (peak, 1.0 / temperature, log_sum), streamed)
