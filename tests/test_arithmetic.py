@@ -11,6 +11,7 @@ import reference
 from numba import njit
 
 from hotmax._kernels import arithmetic as words, vectors
+from hotmax._kernels.short_logs import log1p_short
 from hotmax._kernels.staging import turned
 
 mp = reference.mp
@@ -193,6 +194,22 @@ def test_log1p_parts():
             continue
         worst = max(worst, relative(mp.mpf(high) + mp.mpf(rest), true))
     assert worst < 2.0**-56.5
+
+
+def test_log1p_short():
+    """To 2**-36 relative, for what up to 64 classes can sum to."""
+    s = np.concatenate(
+        [
+            [0.0],
+            2.0 ** RNG.uniform(-1000, 6, 1500),
+            np.linspace(0, 63, 2001),
+            *(np.sqrt(0.5) * 2.0 ** np.arange(1, 7) - 1 + e for e in (-1e-9, 0.0, 1e-9)),
+        ]
+    )
+    log1p = njit(lambda s: log1p_short(s))
+    for value in s.tolist():
+        true = mp.log1p(mp.mpf(value))
+        assert log1p(value) == true == 0 or relative(log1p(value), true) < 2.0**-36
 
 
 # --- error-free sums --------------------------------------------------------------------------

@@ -53,7 +53,8 @@ class Operation:
 
     name: str
     rows: Callable[..., None]  # over many rows
-    lanes: Callable[..., None] | None  # over short rows, side by side
+    short: Callable[..., None]  # over short float32 rows, side by side
+    lanes: Callable[..., None] | None  # over short float64 rows, side by side
     finish: Callable[..., Any] | None  # from maximum and sums: writes a block, or gives a number
     reduces: bool  # one number for each row, or one for each entry
     empty: float | None  # for a row with nothing allowed; None: as the kernel has it
@@ -109,11 +110,12 @@ def compute(
     """Rows start..stop of a contiguous x2, in the calling thread."""
     classes = x2.shape[1]
     narrow = x2.dtype == FLOAT32
-    if operation.lanes is None:
+    if narrow and classes <= SHORT:
+        operation.short(x2, out, temperature, start, stop)
+    elif operation.lanes is None:
         operation.rows(x2, out, temperature, start, stop)
     elif classes <= SHORT:
-        powers = None if narrow else np.empty(classes * LANES)
-        operation.lanes(x2, out, temperature, start, stop, powers)
+        operation.lanes(x2, out, temperature, start, stop, np.empty(classes * LANES))
     elif narrow:
         # only softmax comes back to its exponentials
         exps = room("exps", CHUNK if operation.wide is None else min(classes, KEEP))

@@ -12,6 +12,7 @@ from hotmax._boundary import FLOAT32, FLOAT64, Array, Axis, Rows, compute_type
 from hotmax._dispatch import keep, room
 from hotmax._kernels.lanes import LANES
 from hotmax._kernels.loss_lanes import label_lanes
+from hotmax._kernels.loss_short import label_short
 from hotmax._kernels.losses import label_rows
 from hotmax._kernels.short import SHORT
 from hotmax._kernels.softmax import KEEP
@@ -53,9 +54,10 @@ def label_losses(
     """The losses of contiguous rows, in the calling thread; grads without rows are not wanted."""
     exps = _room(x)
     options = (weights, smoothing, scale, values, grads, temperature)
-    if x.shape[1] <= SHORT:
-        powers = None if x.dtype == FLOAT32 else np.empty(x.shape[1] * LANES)
-        label_lanes(x, labels, *options, powers)
+    if x.shape[1] <= SHORT and x.dtype == FLOAT32:
+        label_short(x, labels, *options)
+    elif x.shape[1] <= SHORT:
+        label_lanes(x, labels, *options, np.empty(x.shape[1] * LANES))
     else:
         label_rows(x, labels, *options, exps)
     if exps is not None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 
 from hotmax._dispatch import Operation
-from hotmax._kernels import columns, lanes, moments, softmax as kernels
+from hotmax._kernels import columns, lanes, moments, short, short_logs, softmax as kernels
 
 SMALL = 32  # rows that are not worth more than the shortest way to a kernel
 
 SOFTMAX = Operation(
     "softmax",
     kernels.softmax_rows,
+    short.softmax_short,
     lanes.softmax_lanes,
     kernels.softmax_block,
     reduces=False,
@@ -23,6 +24,7 @@ SOFTMAX = Operation(
 LOG_SOFTMAX = Operation(
     "log_softmax",
     kernels.log_softmax_rows,
+    short_logs.log_softmax_short,
     lanes.log_softmax_lanes,
     kernels.log_softmax_block,
     reduces=False,
@@ -31,6 +33,7 @@ LOG_SOFTMAX = Operation(
 LOGSUMEXP = Operation(
     "logsumexp",
     kernels.logsumexp_rows,
+    short_logs.logsumexp_short,
     lanes.logsumexp_lanes,
     kernels.logsumexp_of,
     reduces=True,
@@ -39,13 +42,30 @@ LOGSUMEXP = Operation(
 SMOOTHMAX = Operation(
     "smoothmax",
     kernels.smoothmax_rows,
+    short_logs.smoothmax_short,
     lanes.smoothmax_lanes,
     kernels.smoothmax_of,
     reduces=True,
     empty=None,
 )
-ENTROPY = Operation("entropy", moments.entropy_rows, None, None, reduces=True, empty=0.0)
-SOFTARGMAX = Operation("softargmax", moments.softargmax_rows, None, None, reduces=True, empty=0.0)
+ENTROPY = Operation(
+    "entropy",
+    moments.entropy_rows,
+    short_logs.entropy_short,
+    None,
+    None,
+    reduces=True,
+    empty=0.0,
+)
+SOFTARGMAX = Operation(
+    "softargmax",
+    moments.softargmax_rows,
+    short_logs.softargmax_short,
+    None,
+    None,
+    reduces=True,
+    empty=0.0,
+)
 
 OPERATIONS = {
     operation.name: operation

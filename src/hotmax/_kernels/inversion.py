@@ -198,7 +198,7 @@ def draw_lanes(x, out, temperature, keys, rows, stream, first_tie, totals, start
     for first in range(start, stop, LANES):
         width = min(LANES, stop - first)
         if first == start or temperature.size > 1:
-            set_slopes(temperature, first, width, work, powers)
+            set_slopes(temperature, first, width, work)
         plain = lane_sums(x, temperature, first, width, work, tile, powers)
         join_words(tile, powers, n, width, work)
         for d in range(out.shape[1]):

@@ -1,7 +1,7 @@
 """Short rows, LANES of them side by side: the loops run over rows, so that they vectorise.
 
-float64 rows are computed in the two-word arithmetic of `wide`, float32 rows in plain float64. A
-row's bits do not depend on its neighbours. `powers` is room for float64 rows, None for float32.
+They are computed in the two-word arithmetic of `wide`; float32 rows, which need less, in `short`. A
+row's bits do not depend on its neighbours. `powers` is room for one number for each entry.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from hotmax._kernels.arithmetic import (
     LOG2E_LOW,
     UNBIAS64,
     exp2_parts,
-    exp2_plain,
     reciprocal,
     two_sum,
     with_fraction,
 )
 from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.narrow import top
-from hotmax._kernels.short import softmax_short
 from hotmax._kernels.softmax import (
     PLAIN,
     limit_sums,
@@ -51,19 +49,13 @@ def temperature_at(temperature, r):
 
 
 @kernel
-def set_slopes(temperature, first, width, work, powers):
+def set_slopes(temperature, first, width, work):
     """log2(e) / T for each row, and the power of two that keeps float64 rows in range."""
     for r in range(width):
         t = temperature_at(temperature, first + r)
-        if powers is not None:
-            scale = scale_of(t)
-            slope, slope_low = over(LOG2E, LOG2E_LOW, abs(t * scale))
-            work[SLOPE_LOW + r] = slope_low
-        else:  # no float32 gap, however small, outlasts a slope of 1e300
-            scale = math.copysign(1.0, t)
-            slope = min(LOG2E / abs(t), 1e300)
+        scale = scale_of(t)
         work[SCALE + r] = scale
-        work[SLOPE + r] = slope
+        work[SLOPE + r], work[SLOPE_LOW + r] = over(LOG2E, LOG2E_LOW, abs(t * scale))
 
 
 @kernel
@@ -84,40 +76,28 @@ def load(x, first, width, work, tile):
 
 @kernel
 def add_exponentials(tile, powers, n, width, work):
-    """Values become exponentials, and each row's are summed.
-
-    In two words a value becomes t, with exp = power * (1 + t).
-    """
+    """A value becomes t, with exp = power * (1 + t); and each row's exponentials are summed."""
     for r in range(width):
         work[TIES + r] = 0.0
         work[BELOW + r] = 0.0
         work[BELOW_LOW + r] = 0.0
     for c in range(n):
-        if powers is not None:
-            for r in range(width):
-                scale = abs(work[SCALE + r])
-                v, peak = tile[c * LANES + r] * scale, work[PEAK + r] * scale
-                y, y_low = exponent(v, peak, work[SLOPE + r], work[SLOPE_LOW + r])
-                t, power = exp2_parts(y, y_low)
-                tile[c * LANES + r] = t
-                powers[c * LANES + r] = power
-                work[TIES + r] += 0.0 if v < peak else 1.0
-                term, term_low = with_fraction(power if v < peak else 0.0, t)
-                total, carry = two_sum(work[BELOW + r], term)
-                work[BELOW + r] = total
-                work[BELOW_LOW + r] += carry + term_low
-        else:
-            for r in range(width):
-                d = tile[c * LANES + r] - work[PEAK + r]
-                e = exp2_plain(d * work[SLOPE + r])
-                tile[c * LANES + r] = e
-                work[TIES + r] += 0.0 if d < 0.0 else 1.0
-                work[BELOW + r] += e if d < 0.0 else 0.0
-    if powers is not None:
         for r in range(width):
-            total, low = two_sum(work[BELOW + r], work[BELOW_LOW + r])
-            work[BELOW + r] = total * UNBIAS64
-            work[BELOW_LOW + r] = low * UNBIAS64
+            scale = abs(work[SCALE + r])
+            v, peak = tile[c * LANES + r] * scale, work[PEAK + r] * scale
+            y, y_low = exponent(v, peak, work[SLOPE + r], work[SLOPE_LOW + r])
+            t, power = exp2_parts(y, y_low)
+            tile[c * LANES + r] = t
+            powers[c * LANES + r] = power
+            work[TIES + r] += 0.0 if v < peak else 1.0
+            term, term_low = with_fraction(power if v < peak else 0.0, t)
+            total, carry = two_sum(work[BELOW + r], term)
+            work[BELOW + r] = total
+            work[BELOW_LOW + r] += carry + term_low
+    for r in range(width):
+        total, low = two_sum(work[BELOW + r], work[BELOW_LOW + r])
+        work[BELOW + r] = total * UNBIAS64
+        work[BELOW_LOW + r] = low * UNBIAS64
 
 
 @kernel
@@ -137,21 +117,13 @@ def lane_sums(x, temperature, first, width, work, tile, powers):
 
 @kernel
 def softmax_lanes(x, out, temperature, start, stop, powers):
-    if powers is None:
-        softmax_short(x, out, temperature, start, stop)
-    else:
-        softmax_lanes_wide(x, out, temperature, start, stop, powers)
-
-
-@kernel
-def softmax_lanes_wide(x, out, temperature, start, stop, powers):
     n = x.shape[1]
     room = np.empty(WORDS + n * LANES)
     work, tile = room[:WORDS], room[WORDS:]
     for first in range(start, stop, LANES):
         width = min(LANES, stop - first)
         if first == start or temperature.size > 1:
-            set_slopes(temperature, first, width, work, powers)
+            set_slopes(temperature, first, width, work)
         plain = lane_sums(x, temperature, first, width, work, tile, powers)
         for r in range(width):
             total, carry = two_sum(work[TIES + r], work[BELOW + r])
@@ -182,7 +154,7 @@ def log_softmax_lanes(x, out, temperature, start, stop, powers):
     for first in range(start, stop, LANES):
         width = min(LANES, stop - first)
         if first == start or temperature.size > 1:
-            set_slopes(temperature, first, width, work, powers)
+            set_slopes(temperature, first, width, work)
         lane_sums(x, temperature, first, width, work, tile, powers)
         for r in range(width):
             t = temperature_at(temperature, first + r)
@@ -192,13 +164,7 @@ def log_softmax_lanes(x, out, temperature, start, stop, powers):
                 log_softmax_limit(row, out[first + r], m, t, ties)
                 continue
             log_sum, log_sum_low = log_of_sums(ties, work[BELOW + r], work[BELOW_LOW + r])
-            if powers is not None:
-                log_softmax_wide(row, out[first + r], m, t, log_sum, log_sum_low, False)
-            else:
-                sign = work[SCALE + r]
-                slope = min(1.0 / abs(t), 1e300)
-                for c in range(n):
-                    out[first + r, c] = (sign * np.float64(row[c]) - m) * slope - log_sum
+            log_softmax_wide(row, out[first + r], m, t, log_sum, log_sum_low, False)
 
 
 @kernel
@@ -208,7 +174,7 @@ def logsumexp_lanes(x, out, temperature, start, stop, powers):
     for first in range(start, stop, LANES):
         width = min(LANES, stop - first)
         if first == start or temperature.size > 1:
-            set_slopes(temperature, first, width, work, powers)
+            set_slopes(temperature, first, width, work)
         lane_sums(x, temperature, first, width, work, tile, powers)
         for r in range(width):
             t = temperature_at(temperature, first + r)
@@ -223,7 +189,7 @@ def smoothmax_lanes(x, out, temperature, start, stop, powers):
     for first in range(start, stop, LANES):
         width = min(LANES, stop - first)
         if first == start or temperature.size > 1:
-            set_slopes(temperature, first, width, work, powers)
+            set_slopes(temperature, first, width, work)
         lane_sums(x, temperature, first, width, work, tile, powers)
         for r in range(width):
             t = temperature_at(temperature, first + r)

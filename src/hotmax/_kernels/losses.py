@@ -293,6 +293,12 @@ def divisor_of(m, temperature):
     return temperature if common else 1.0
 
 
+@inline
+def is_ordinary(slant):
+    """Is scale / T of ordinary size?"""
+    return 2.0**-300 < abs(slant) < 2.0**300
+
+
 @kernel
 def divide(grad, temperature, divisor):
     """What is left to do if T was not divided by."""

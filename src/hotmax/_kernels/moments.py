@@ -1,4 +1,4 @@
-"""Means under softmax: the entropy, and the mean index. float64 in two words, for every type."""
+"""Means under softmax, the entropy and the mean index: in float64, in two words."""
 
 from __future__ import annotations
 
@@ -80,24 +80,43 @@ def mean(high, low, ties, below, below_low):
     return high * UNBIAS64, low * UNBIAS64
 
 
+@inline
+def entropy_limit(x, m, temperature):
+    """The entropy of a row that is not PLAIN."""
+    kind = regime(m, temperature)
+    if kind == HARD or kind == FLAT:
+        return log1p_parts(limit_sums(x, m, temperature)[0] - 1.0, 0.0)[0]
+    return np.nan
+
+
+@inline
+def softargmax_limit(x, m, temperature):
+    """The mean index of a row that is not PLAIN."""
+    kind = regime(m, temperature)
+    if kind != HARD and kind != FLAT:
+        return np.nan
+    sign, total = sign_of(x, temperature), 0.0
+    for i in range(x.size):
+        v = sign * x[i]
+        total += np.float64(i) if (v == m if kind == HARD else v > -np.inf) else 0.0
+    return total / limit_sums(x, m, temperature)[0]
+
+
 @kernel
 def entropy_rows(x, out, temperature, start, stop):
     x = borrowed(x)
     for r in range(start, stop):
         t = temperature[r if temperature.size > 1 else 0]
         m = top(x[r], sign_of(x, t))
-        kind = regime(m, t)
-        if kind == PLAIN:
-            ties, below, below_low = row_sums(x[r], None, m, t, x[r])
-            log_sum, log_sum_low = log_of_sums(ties, below, below_low)
-            high, low = moment(entropy_term, x[r], m, t)
-            high, low = mean(*product(high, low, LN2, LN2_REST), ties, below, below_low)
-            total, carry = two_sum(log_sum, high)
-            out[r] = total + (carry + low + log_sum_low)
-        elif kind == HARD or kind == FLAT:
-            out[r] = log1p_parts(limit_sums(x[r], m, t)[0] - 1.0, 0.0)[0]
-        else:
-            out[r] = np.nan
+        if regime(m, t) != PLAIN:
+            out[r] = entropy_limit(x[r], m, t)
+            continue
+        ties, below, below_low = row_sums(x[r], None, m, t, x[r])
+        log_sum, log_sum_low = log_of_sums(ties, below, below_low)
+        high, low = moment(entropy_term, x[r], m, t)
+        high, low = mean(*product(high, low, LN2, LN2_REST), ties, below, below_low)
+        total, carry = two_sum(log_sum, high)
+        out[r] = total + (carry + low + log_sum_low)
 
 
 @kernel
@@ -106,16 +125,9 @@ def softargmax_rows(x, out, temperature, start, stop):
     for r in range(start, stop):
         t = temperature[r if temperature.size > 1 else 0]
         m = top(x[r], sign_of(x, t))
-        kind = regime(m, t)
-        if kind == PLAIN:
-            high, low = moment(index_term, x[r], m, t)
-            high, low = mean(high, low, *row_sums(x[r], None, m, t, x[r]))
-            out[r] = high + low
-        elif kind == HARD or kind == FLAT:
-            sign, total = sign_of(x, t), 0.0
-            for i in range(x.shape[1]):
-                v = sign * x[r, i]
-                total += np.float64(i) if (v == m if kind == HARD else v > -np.inf) else 0.0
-            out[r] = total / limit_sums(x[r], m, t)[0]
-        else:
-            out[r] = np.nan
+        if regime(m, t) != PLAIN:
+            out[r] = softargmax_limit(x[r], m, t)
+            continue
+        high, low = moment(index_term, x[r], m, t)
+        high, low = mean(high, low, *row_sums(x[r], None, m, t, x[r]))
+        out[r] = high + low

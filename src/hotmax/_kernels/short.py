@@ -100,6 +100,25 @@ def turn_out(tile, n, target, at):
 
 
 @inline
+def turn_group_in(source, first, width, n, copied, tile):
+    """Up to WIDTH rows from the first on. `copied` has room for them and for a vector beyond."""
+    if width == WIDTH and (first + WIDTH) * n + WIDTH <= source.size:
+        turn_in(source, first * n, n, tile)
+    else:  # the end of x: its rows by way of a copy, past whose end there is something to read
+        copied[: width * n] = source[first * n : (first + width) * n]
+        turn_in(copied, 0, n, tile)
+
+
+@inline
+def turn_group_out(tile, n, copied, target, first, width):
+    if width == WIDTH and n >= WIDTH - 1:
+        turn_out(tile, n, target, first * n)
+    else:  # too short, or too few: what is written past a row's end is not all rows
+        turn_out(tile, n, copied, 0)
+        target[first * n : (first + width) * n] = copied[: width * n]
+
+
+@inline
 def soften(tile, n, signs, slopes, terms):
     """The classes of WIDTH rows become their probabilities; False if a row is not finite."""
     sign = load(signs, 0)
@@ -139,17 +158,9 @@ def softmax_short(x, out, temperature, start, stop):
                 signs[r] = sign_of(x, t)
                 slopes[r] = slope_of(t)
                 between = between and is_between(t)
-        if width == WIDTH and (first + WIDTH) * n + WIDTH <= source.size:
-            turn_in(source, first * n, n, tile)
-        else:  # the end of x: its rows by way of a copy, past whose end there is something to read
-            copied[: width * n] = source[first * n : (first + width) * n]
-            turn_in(copied, 0, n, tile)
+        turn_group_in(source, first, width, n, copied, tile)
         if between and soften(tile, n, signs, slopes, terms):
-            if width == WIDTH and n >= WIDTH - 1:
-                turn_out(tile, n, target, first * n)
-            else:  # too short, or too few: what is written past a row's end is not all rows
-                turn_out(tile, n, copied, 0)
-                target[first * n : (first + width) * n] = copied[: width * n]
+            turn_group_out(tile, n, copied, target, first, width)
         else:
             for r in range(first, first + width):
                 t = temperature[r if temperature.size > 1 else 0]
