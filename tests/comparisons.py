@@ -331,4 +331,6 @@ TIMED = (
         axis=0,
         bars={"scipy": 4, "torch": 1},
     ),
+    Timed("log_softmax 1,000,000 x 10", "log_softmax", (1_000_000, 10)),
+    Timed("logsumexp 1,000,000 x 10", "logsumexp", (1_000_000, 10)),
 )
