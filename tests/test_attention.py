@@ -487,3 +487,31 @@ def test_a_sink_beside_huge_scores():
             0 * q, k, v, temperature=temperature, sink=1000.0, return_logsumexp=True
         )
         assert (out.item(), total.item()) == (0.0, 1000.0)
+
+
+@pytest.mark.parametrize("power", [8191.3, 8191.6, 8191.9, 8192.1, -8191.7, -8192.3])
+def test_scores_where_whole_powers_of_two_end(power):
+    """One tile of keys below the other, and a sink, for a largest weight of about 2**8192."""
+    top = np.float32(power * math.log(2.0))
+    k = np.repeat(np.array([top - 1, top], "float32"), KEYS)[:, None]
+    q, v = np.ones((1, 1), "float32"), (k == top).astype("float32")
+    for sink in (None, float(top) + math.log(KEYS)):
+        want = reference_attention.attention(q, k, v, scale=1.0, sink=sink)
+        out, total = hm.attention(q, k, v, scale=1.0, sink=sink, return_logsumexp=True)
+        assert worst(out, want, v) <= 16  # of float32 weights near 1 that are added up
+        sums = reference_attention.weights(q, k, scale=1.0, sink=sink)[1]
+        assert reference.ulps(total.item(), sums[0], "float32") <= 1
+
+
+def test_the_least_of_scores_has_weight_in_the_heat():
+    """A score near the least float32, at temperatures beyond it."""
+    q = np.array([[1.82e19]], "float32")
+    k, v = np.array([[-1.82e19], [1.82e19]], "float32"), np.array([[0.0], [1.0]], "float32")
+    for heat in (1e39, 1e300):
+        options = {"scale": 1.0, "temperature": heat}
+        want = reference_attention.attention(q, k, v, **options)
+        assert worst(hm.attention(q, k, v, **options), want, v) <= 4
+        weights = np.array(reference_attention.weights(q, k, **options)[0], object)
+        one = reference.mp.mpf(1)
+        assert reference.worst_ulps(hm.attention_weights(q, k, **options), weights, one) <= 4
+    assert hm.attention(q, k, v, temperature=INF).item() == 0.5

@@ -53,6 +53,7 @@ KEYS = 576  # keys in a tile: whole panels, and whole rows when the tile is read
 DEPTH = 64  # keys whose weighted values are added up apart: short sums round less than long ones
 
 LARGEST32 = 3e38
+FINITE32 = 2.0**128 - 2.0**104  # the largest float32: below its negative there is only -inf
 WHOLE = 2.0**13  # powers of two up to here are split into a whole number and a float32 fraction
 LARGEST64 = 1e300
 LOG_LARGEST64 = 690.7755
@@ -201,15 +202,15 @@ def exponentials_narrow(scores, at, size, m, slope2):
     kind = scores.dtype.type  # float64 is compiled too, and never run
     k = reference(m, slope2)
     total = 0.0
-    if abs(k) >= WHOLE:
+    if abs(k) > WHOLE:  # WHOLE itself may be what a little less was rounded to
         for j in range(at, at + size):
             scores[j] = exp2_narrow((scores[j] - kind(m)) * kind(slope2))
             total += scores[j]
         return total
     origin = np.float32(np.float64(ROUND32) - k)
-    least = np.float32(-LARGEST32)
+    least = np.float32(-FINITE32)
     if slope2 > 0.0:
-        least = np.float32(max((k + NORMAL) / np.float64(slope2), -LARGEST32))
+        least = np.float32(max((k + NORMAL) / np.float64(slope2), -FINITE32))
     for start in range(at, at + size, KEYS):  # sums no longer than that, to round little
         even, odd = spread(kind(0.0)), spread(kind(0.0))
         for j in range(start, min(start + KEYS, at + size), LANES32):
