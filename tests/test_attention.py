@@ -515,3 +515,13 @@ def test_the_least_of_scores_has_weight_in_the_heat():
         one = reference.mp.mpf(1)
         assert reference.worst_ulps(hm.attention_weights(q, k, **options), weights, one) <= 4
     assert hm.attention(q, k, v, temperature=INF).item() == 0.5
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("queries", [1, 5])
+@pytest.mark.parametrize("sink", [1000.0, INF])
+def test_a_sink_that_takes_all_leaves_nothing_of_infinite_values(sink, queries, dtype):
+    for value in (INF, -INF, NAN):
+        v = np.full((10, 16), value, dtype)
+        out = hm.attention(np.ones((queries, 8), dtype), np.ones((10, 8), dtype), v, sink=sink)
+        assert (out == 0.0).all()

@@ -159,7 +159,9 @@ def finish(acc, acc_low, m, biased, slope, slope_low, sink, out, numbers):
             m[0, r], m[1, r] / unit, m[2, r] / unit, biased, slope[r], slope_low[r], s
         )
         numbers[r, 1], numbers[r, 2] = m[0, r], total
-        if acc_low is None:
+        if total == np.inf:  # no weight is left, for infinite values either
+            out[r] = 0.0
+        elif acc_low is None:
             inverse = 1.0 / (total * unit)
             line, sums = out[r], acc[r]
             for j in range(0, line.size, WIDTH):
