@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from contextlib import nullcontext
 from unittest import mock
 
 import array_api_strict
@@ -250,6 +251,26 @@ def test_nothing_allowed_has_no_gradient_and_no_nan(library, dtype):
         if "bias" in found:
             assert (np.asarray(found["bias"])[:, 0] == 0).all()
             assert (np.asarray(found["bias"])[1] == 0).all()
+
+
+@pytest.mark.parametrize("library", ["torch", "generic", "jax"])
+def test_an_infinite_slope_has_the_gradient_of_temperature_zero(library):
+    """scale / T is beyond float64 before T is 0; a value counts for the queries that chose it."""
+    q, k, v = (a[0] for a in qkv((1, 3, 4), 5))
+    chosen = (q @ k.T).argmax(-1)
+    want = np.bincount(chosen, minlength=5)[:, None] * np.ones(v.shape)
+    for heat in (0.0, 1e-300):
+        points = {"q": q, "k": k, "v": v, "temperature": np.array(heat)}
+        if library == "jax":
+            found = jax.grad(lambda at: hm.attention(**at, scale=1e10).sum())(points)
+        else:
+            at = {n: torch.tensor(a, requires_grad=True) for n, a in points.items()}
+            with mock.patch(DIRECT, return_value=False) if library == "generic" else nullcontext():
+                hm.attention(**at, scale=1e10).sum().backward()
+            found = {n: t.grad.numpy() for n, t in at.items()}
+        np.testing.assert_array_equal(found["v"], want)
+        for name in ("q", "k", "temperature"):
+            assert (np.asarray(found[name]) == 0.0).all(), (name, heat)
 
 
 def test_inside_torchs_transforms():

@@ -109,11 +109,10 @@ class Arguments(Shapes):
             raise ValueError("temperature must not be nan; it may be 0, inf or negative")
         if not scale:
             return 0.0
-        zero = heat == 0
-        one = self.xp.ones_like(heat)
-        down = one / held(heat) < 0  # of -0.0 too
-        limit = self.xp.where(down, -one, one) * math.copysign(math.inf, scale)
-        return self.xp.where(zero, limit, scale / self.xp.where(zero, one, heat))
+        slope = scale / held(heat)
+        steep = self.xp.abs(slope) == math.inf  # which has no derivative
+        heat = self.xp.where(steep, self.xp.ones_like(heat), heat)
+        return self.xp.where(steep, slope, scale / heat)
 
     def tiles(self) -> list[slice]:
         step = max(TILE // max(math.prod(self.lead) * self.keys, 1), 1)

@@ -124,7 +124,10 @@ class Shapes:
                 f"gradient must have the shape of the result, {result}, got shape {shape}"
             )
         if steep:
-            raise ValueError("temperature must not be 0: attention has no gradient there")
+            raise ValueError(
+                "temperature must not be 0, nor so small that scale / temperature is infinite: "
+                "attention has no gradient there"
+            )
 
 
 class Heads(Shapes):

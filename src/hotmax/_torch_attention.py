@@ -11,7 +11,6 @@ import torch
 from hotmax import _foreign_attention
 from hotmax._attention_backward import AttentionGradients, Backward, like
 from hotmax._attention_forward import run as forward
-from hotmax._boundary import as_temperature
 from hotmax._heads import Heads
 from hotmax._libraries import torch as library
 from hotmax._torch_losses import Arguments, as_numpy, as_tensor, tensors_in
@@ -26,17 +25,11 @@ def run(function: Callable[..., Any], formula: Callable[..., Any], arguments: Ar
     name = function.__name__
     if name == "attention_vjp" and (needs or not direct):
         return vjp_of_formula(arguments, needs)
-    if not direct or (needs and (name != "attention" or is_hard(arguments["temperature"]))):
+    if not direct or (needs and name != "attention"):
         return formula(**arguments)
     if needs:
-        return differentiable(arguments)
+        return differentiable(formula, arguments)
     return by_kernel(function, arguments)
-
-
-def is_hard(temperature: Any) -> bool:
-    """Is a temperature 0? The kernels have no gradient for that; the formula has that of v."""
-    tensor = isinstance(temperature, torch.Tensor)
-    return bool((as_temperature(as_numpy(temperature) if tensor else temperature) == 0.0).any())
 
 
 def is_plain(change: torch.Tensor) -> bool:
@@ -87,11 +80,14 @@ def tensor_like(array: Any, argument: Any) -> torch.Tensor:
     return as_tensor(array, torch.float64)
 
 
-def differentiable(arguments: Arguments) -> Any:
+def differentiable(formula: Callable[..., Any], arguments: Arguments) -> Any:
     points = [arguments[name] for name in POINTS]
     others = {name: value for name, value in arguments.items() if name not in POINTS}
     wanted = others.pop("return_logsumexp")
-    out, logsumexp = Streamed.apply(others, *points)  # type: ignore[no-untyped-call]
+    heads = Heads(**in_numpy({**others, **dict(zip(POINTS, points, strict=True))}))
+    if heads.is_steep:  # the kernels have no gradient there; the formula has that of v
+        return formula(**arguments)
+    out, logsumexp = Streamed.apply(heads, others, *points)  # type: ignore[no-untyped-call]
     return (out, logsumexp) if wanted else out
 
 
@@ -99,9 +95,9 @@ class Streamed(torch.autograd.Function):
     """attention and its logsumexp; the weights are made again on the way back."""
 
     @staticmethod
-    def forward(ctx: Any, others: Arguments, *points: Any) -> Any:
+    def forward(ctx: Any, heads: Heads, others: Arguments, *points: Any) -> Any:
         arguments = {**others, **dict(zip(POINTS, points, strict=True))}
-        out, numbers = forward(Heads(**in_numpy(arguments)))
+        out, numbers = forward(heads)
         ctx.others = others
         ctx.constants = [None if isinstance(p, torch.Tensor) else p for p in points]
         tensors = [p if isinstance(p, torch.Tensor) else None for p in points]
@@ -115,10 +111,10 @@ class Streamed(torch.autograd.Function):
         *tensors, out, numbers = ctx.saved_tensors
         points = [c if t is None else t for c, t in zip(ctx.constants, tensors, strict=True)]
         given = dict(zip(POINTS, points, strict=True))
-        needed = dict(zip(POINTS, ctx.needs_input_grad[1:], strict=True))
+        needed = dict(zip(POINTS, ctx.needs_input_grad[2:], strict=True))
         changes = [c for c in (g, g_logsumexp) if c is not None]
         if torch.is_grad_enabled() or not all(is_plain(c) for c in changes):
-            return (None, *again({**ctx.others, **given}, needed, g, g_logsumexp))
+            return (None, None, *again({**ctx.others, **given}, needed, g, g_logsumexp))
         heads = Heads(**in_numpy({**ctx.others, **given}))
         dout = np.zeros(out.shape, heads.kind) if g is None else as_numpy(g)
         by_logsumexp = None if g_logsumexp is None else as_numpy(g_logsumexp)
@@ -132,7 +128,8 @@ class Streamed(torch.autograd.Function):
             found["bias"] = work.bias(as_numpy(given["bias"]))
         if needed["sink"]:
             found["sink"] = work.sink()
-        return (None, *(gradient_of(found[n], given[n]) if needed[n] else None for n in POINTS))
+        changed = (gradient_of(found[n], given[n]) if needed[n] else None for n in POINTS)
+        return (None, None, *changed)
 
 
 def gradient_of(gradient: Any, point: torch.Tensor) -> torch.Tensor:
