@@ -380,6 +380,7 @@ def test_types_and_inputs():
         ({"q": np.ones(5)}, ValueError, r"at least.*\(5,\)"),
         ({"where": np.ones((7, 8), bool)}, ValueError, r"where.*\(2, 4, 7, 9\).*\(7, 8\)"),
         ({"where": np.ones(9)}, TypeError, "where must hold bools, got float64"),
+        ({"where": [[True], [True, False]]}, ValueError, "where must be .* of one shape"),
         ({"bias": np.ones((8, 9))}, ValueError, r"bias.*\(2, 4, 7, 9\).*\(8, 9\)"),
         ({"sink": np.ones(4)}, ValueError, r"sink.*\(2, 4, 7, 1\).*\(4,\)"),
         ({"sink": NAN}, ValueError, "sink must not be nan"),

@@ -342,6 +342,7 @@ def compare(got, want):
         ({"k": np.ones((2, 4, 9, 6))}, ValueError, r"features.*\(2, 4, 7, 5\).*\(2, 4, 9, 6\)"),
         ({"where": np.ones((7, 8), bool)}, ValueError, r"where.*\(2, 4, 7, 9\).*\(7, 8\)"),
         ({"where": np.ones(9)}, TypeError, "where must hold bools, got .*float64"),
+        ({"where": [[True], [True, False]]}, ValueError, "where must be .* of one shape"),
         ({"bias": np.ones((8, 9))}, ValueError, r"bias.*\(2, 4, 7, 9\).*\(8, 9\)"),
         ({"sink": np.full(1, NAN)}, ValueError, "sink must not be nan"),
         ({"temperature": np.full((7, 1), NAN)}, ValueError, "temperature must not be nan"),

@@ -159,6 +159,11 @@ def test_where_of_the_wrong_shape(function, x, shape):
 
 
 @every
+def test_ragged_where(function):
+    refuses(ValueError, "where ", "list", call=lambda: function(X, where=[[True], [True, False]]))
+
+
+@every
 def test_where_beside_a_masked_array(function):
     x = np.ma.masked_array(X, mask=X > 4)
     refuses(TypeError, "where", "bool", call=lambda: function(x, where=np.ones((2, 3))))

@@ -187,6 +187,8 @@ def test_bad_arguments(kind):
         hm.softmax(x, where=np.ones((2, 3)))
     with pytest.raises(ValueError, match="where must"):
         hm.softmax(x, where=np.ones(2, bool))
+    with pytest.raises(ValueError, match="where must be .* of one shape"):
+        hm.softmax(x, where=[[True], [True, False]])
     with pytest.raises(ValueError, match="axis must lie in"):
         hm.softmax(x, axis=2)
     if kind.name != "jitted":

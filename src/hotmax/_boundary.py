@@ -76,6 +76,20 @@ def as_array(x: object, name: str = "x") -> Array:
     raise TypeError(f"{name} must hold {ACCEPTED}, got {array.dtype}")
 
 
+def as_mask(where: object) -> Array:
+    """`where` as a NumPy array of bools."""
+    try:
+        mask = np.asarray(where)
+    except ValueError:
+        raise ValueError(
+            f"where must be an array or a nested sequence of one shape, got a ragged "
+            f"{type(where).__name__}"
+        ) from None
+    if mask.dtype != np.bool_:
+        raise TypeError(f"where must hold bools, got {mask.dtype}")
+    return mask
+
+
 class _Unlocked:
     """What NumPy needs to know of an array's memory, and the array, which keeps it there."""
 
@@ -214,9 +228,7 @@ class Rows:
                 f"where is a {type(where).__module__}.{type(where).__qualname__}, and x is not: "
                 f"convert it, as in np.asarray(where)"
             )
-        mask = np.asarray(where)
-        if mask.dtype != np.bool_:
-            raise TypeError(f"where must hold bools, got {mask.dtype}")
+        mask = as_mask(where)
         try:
             return np.broadcast_to(mask, self.shape)
         except ValueError:

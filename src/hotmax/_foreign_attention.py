@@ -14,7 +14,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from hotmax._attention_backward import AttentionGradients
-from hotmax._boundary import ACCEPTED, FLOATS, as_temperature, library_of
+from hotmax._boundary import ACCEPTED, FLOATS, as_mask, as_temperature, library_of
 from hotmax._foreign import held, is_traced
 from hotmax._generic import place, type_name
 from hotmax._heads import Shapes
@@ -83,7 +83,7 @@ class Arguments(Shapes):
         return self.xp.broadcast_to(array, shape)
 
     def _mask(self, where: Any) -> Array:
-        where = self.own(where)
+        where = self.own(as_mask(where) if library_of(where) is None else where)
         if type_name(where) != "bool":
             raise TypeError(f"where must hold bools, got {where.dtype}")
         shape = self.check_spread(tuple(where.shape), "where", False)

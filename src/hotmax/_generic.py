@@ -18,7 +18,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hotmax._boundary import ACCEPTED, FLOATS, Axis, as_temperature, library_of, normalize_axes
+from hotmax._boundary import (
+    ACCEPTED,
+    FLOATS,
+    Axis,
+    as_mask,
+    as_temperature,
+    library_of,
+    normalize_axes,
+)
 
 # The least exponent whose exponential is not 0; and the bits that Dekker's product splits at.
 LEAST = {32: -104.0, 64: -746.0}
@@ -114,7 +122,7 @@ class Given:
 
     def _mask(self, where: Any) -> Array:
         if library_of(where) is None:
-            where = self.xp.asarray(np.asarray(where), **place(self.x))
+            where = self.xp.asarray(as_mask(where), **place(self.x))
         if type_name(where) != "bool":
             raise TypeError(f"where must hold bools, got {where.dtype}")
         return self._spread(where, self.layout.shape, "where must")

@@ -10,7 +10,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from hotmax import _threads
-from hotmax._boundary import Array, Axis, Rows, as_array, library_of, result_type
+from hotmax._boundary import Array, Axis, Rows, as_array, as_mask, library_of, result_type
 from hotmax._dispatch import range_of
 from hotmax._foreign import is_traced
 from hotmax._generic import Layout, place
@@ -83,7 +83,7 @@ def gumbel_softmax(
         return _differentiable(logits, temperature, hard, seed, where, axis)
     x = as_array(logits, "logits")
     noise = gumbel_noise(x.shape, axis, seed)
-    wide, mask = x.astype(np.float64), None if where is None else np.asarray(where)
+    wide, mask = x.astype(np.float64), None if where is None else as_mask(where)
     noisy = (wide - largest(np, wide, axis, mask)) + noise
     if hard:
         soft = one_of_the_largest(np, noisy, axis, where)
@@ -123,7 +123,7 @@ def _differentiable(
     noise = gumbel_noise(tuple(logits.shape), axis, numpy_of(seed, "seed"))
     xp = array_namespace(logits)
     if where is not None and library_of(where) is None:
-        where = xp.asarray(np.asarray(where), **place(logits))
+        where = xp.asarray(as_mask(where), **place(logits))
     if library_of(logits) == "torch":
         torch = sys.modules["torch"]
         kind = logits.dtype if logits.is_floating_point() else torch.float64

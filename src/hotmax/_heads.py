@@ -15,7 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._boundary import FLOAT32, Array, as_array, as_temperature, compute_type, result_type
+from hotmax._boundary import (
+    FLOAT32,
+    Array,
+    as_array,
+    as_mask,
+    as_temperature,
+    compute_type,
+    result_type,
+)
 from hotmax._kernels.attention import pad_queries
 from hotmax._kernels.products import ROWS32, ROWS64, are_finite, lanes_of, pack_columns, pack_rows
 from hotmax._kernels.running import KEYS, QUERIES, slopes_of
@@ -158,7 +166,7 @@ class Heads(Shapes):
         self.scale = self.scale_of(scale)
         self.temperature = self._spread(as_temperature(temperature), "temperature", True)
         self.sink = self._sink(sink)
-        self.where = None if where is None else self._mask(where)
+        self.where = None if where is None else self._spread(as_mask(where), "where", False)
         self.bias = None if bias is None else self._spread(as_array(bias, "bias"), "bias", False)
         self.kind = compute_type(self.dtype)
         if self.bias is not None and self.steepest > STEEP:
@@ -168,12 +176,6 @@ class Heads(Shapes):
 
     def _spread(self, array: Array, name: str, per_query: bool) -> Array:
         return np.broadcast_to(array, self.check_spread(array.shape, name, per_query))
-
-    def _mask(self, where: object) -> Array:
-        mask = np.asarray(where)
-        if mask.dtype != np.bool_:
-            raise TypeError(f"where must hold bools, got {mask.dtype}")
-        return self._spread(mask, "where", False)
 
     def _sink(self, sink: object) -> Array:
         if sink is None:

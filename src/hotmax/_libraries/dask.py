@@ -19,6 +19,7 @@ from hotmax._boundary import (
     Array,
     Axis,
     Rows,
+    as_mask,
     as_temperature,
     compute_type,
     library_of,
@@ -60,7 +61,7 @@ class Blocks:
         self.temperature = self.fit(temperature, reduced, self.reduced_chunks, "temperature")
         self.where = None
         if where is not None:
-            mask = where if library_of(where) == "dask" else da.asarray(np.asarray(where))
+            mask = where if library_of(where) == "dask" else da.asarray(as_mask(where))
             if mask.dtype != np.bool_:
                 raise TypeError(f"where must hold bools, got {mask.dtype}")
             self.where = self.fit(mask, x.shape, x.chunks, "where")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hotmax import _threads
-from hotmax._boundary import Array, as_array, as_temperature, compute_type, library_of
+from hotmax._boundary import Array, as_array, as_mask, as_temperature, compute_type, library_of
 from hotmax._kernels import calibration as kernels
 from hotmax._kernels.lanes import LANES
 from hotmax._softmax import log_softmax
@@ -190,9 +190,7 @@ def read_rows(
         raise ValueError(f"logits must have at least one class, got shape {x.shape}")
     mask = None
     if where is not None:
-        mask = np.asarray(where)
-        if mask.dtype != np.bool_:
-            raise TypeError(f"where must hold bools, got {mask.dtype}")
+        mask = as_mask(where)
         try:
             mask = np.broadcast_to(mask, x.shape)
         except ValueError:
