@@ -187,7 +187,7 @@ def test_bad_arguments(kind):
         hm.softmax(x, where=np.ones((2, 3)))
     with pytest.raises(ValueError, match="where must"):
         hm.softmax(x, where=np.ones(2, bool))
-    with pytest.raises(ValueError, match="where must be .* of one shape"):
+    with pytest.raises(ValueError, match=r"where must be .* of one shape"):
         hm.softmax(x, where=[[True], [True, False]])
     with pytest.raises(ValueError, match="axis must lie in"):
         hm.softmax(x, axis=2)

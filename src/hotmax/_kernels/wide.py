@@ -1,7 +1,7 @@
 """The float64 arithmetic of one row: every step carried in two words, a value and its error.
 
-Used for float64, and for those long float32 rows that the float32 path does not take: extreme and
-negative temperatures, and logits so large that x / T needs more digits than float32 has.
+Used for float64, and for those long float32 rows that the float32 path does not take: extreme
+temperatures, and logits so large that x / T needs more digits than float32 has.
 """
 
 from __future__ import annotations
