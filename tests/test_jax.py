@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.test_util import check_grads
 
 import hotmax as hm
 from hotmax._libraries.jax import value
@@ -19,13 +18,69 @@ X = np.random.default_rng(0).normal(size=(2, 3))
 INF = np.inf
 
 
+V = np.random.default_rng(1).normal(size=(3, 2, 3))  # two directions for x, and weights of f
+S, H = (0.4, -0.3), 1e-4  # the same directions for the temperature; a step
+
+
+def near(got, want, rtol):
+    np.testing.assert_allclose(got, want, rtol=rtol, atol=rtol * np.abs(want).max())
+
+
 @every
 def test_derivatives(function):
+    """Forward and backward, beside differences of what NumPy's arrays give."""
+
     def call(x, t):
         return function(x, temperature=t)
 
-    order = 2 if function in (hm.softmax, hm.entropy) else 1  # the second takes jax ten seconds
-    check_grads(jax.jit(call), (jnp.asarray(X), jnp.asarray(0.7)), order=order)
+    def difference(x, t):
+        near, far = (
+            call(X + H * n * x, 0.7 + H * n * t) - call(X - H * n * x, 0.7 - H * n * t)
+            for n in (1, 2)
+        )
+        return (8 * near - far) / (12 * H)
+
+    weights = V[2] if function(X).ndim == 2 else V[2, :, 0]
+
+    @jax.jit
+    def forward_and_back(x, t):
+        _, forward = jax.jvp(call, (x, t), (V[0], S[0]))
+        return forward, jax.grad(lambda x, t: (weights * call(x, t)).sum(), (0, 1))(x, t)
+
+    forward, (by_x, by_t) = forward_and_back(X, 0.7)
+    near(forward, difference(V[0], S[0]), 1e-9)
+    for i in np.ndindex(X.shape):
+        one = np.zeros_like(X)
+        one[i] = 1.0
+        near(by_x[i], (weights * difference(one, 0.0)).sum(), 1e-8)
+    near(by_t, (weights * difference(0.0, 1.0)).sum(), 1e-8)
+
+
+@pytest.mark.parametrize("function", [hm.softmax, hm.entropy], ids=lambda f: f.__name__)
+def test_second_derivatives(function):
+    """Forward and backward along what came backward."""
+    weights = V[2] if function(X).ndim == 2 else V[2, :, 0]
+
+    def summed(x, t):
+        return (weights * function(x, temperature=t)).sum()
+
+    def at(n, m):
+        return summed(X + H * (n * V[0] + m * V[1]), 0.7 + H * (n * S[0] + m * S[1]))
+
+    gradient = jax.grad(summed, (0, 1))
+
+    @jax.jit
+    def twice(x, t):
+        _, (by_x, by_t) = jax.jvp(gradient, (x, t), (V[0], S[0]))
+        back = jax.grad(lambda x, t: along(gradient(x, t), 0), (0, 1))(x, t)
+        return along((by_x, by_t), 1), along(back, 1)
+
+    def along(gradients, i):
+        return (gradients[0] * V[i]).sum() + gradients[1] * S[i]
+
+    want = (at(1, 1) - at(1, -1) - at(-1, 1) + at(-1, -1)) / (4 * H * H)
+    for got in twice(X, 0.7):
+        assert got == pytest.approx(want, rel=1e-6)
 
 
 @every
