@@ -29,13 +29,17 @@ CORE = ("softmax", "log_softmax", "logsumexp", "smoothmax", "softmin", "softargm
 ACCURATE = ("softmax", "log_softmax", "logsumexp", "smoothmax", "entropy")
 INF, NAN = np.inf, np.nan
 
-foreign = pytest.mark.parametrize(
-    "kind",  # eager jax compiles every operation apart: jitted, it does the same in less time
-    [k for k in KINDS.values() if k.library != "numpy" and k.name != "jax"],
-    ids=lambda k: k.name,
-)
 
-# jax compiles each operation for each shape, so that a row costs it a second: it gets a few.
+def without(*names: str):
+    return pytest.mark.parametrize(
+        "kind", [k for k in KINDS.values() if k.name not in names], ids=lambda k: k.name
+    )
+
+
+# Jitted by the caller, each temperature would be a program of its own.
+foreign = without("numpy", "read-only", "jitted")
+
+# jax compiles for each shape, so that a row costs it a second: it gets a few.
 ROWS = [
     case for case in CASES if case.row("float64").size <= 1000 and "every size" not in case.name
 ]
@@ -66,9 +70,9 @@ def test_truth(name, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_truth_jitted(dtype):
+def test_truth_on_jax(dtype):
     """Rows of one length at a time; no extremes: jax on the CPU flushes subnormal numbers to 0."""
-    kind, rows = KINDS["jitted"], [case.row(dtype) for case in ROWS if case.name in FEW]
+    kind, rows = KINDS["jax"], [case.row(dtype) for case in ROWS if case.name in FEW]
     assert len(rows) == len(FEW)
     for size in {row.size for row in rows}:
         batch = np.stack([row for row in rows if row.size == size])
@@ -110,11 +114,30 @@ def test_special_values(kind, name, temperature):
         mask = None if mask is None else np.array(mask)
         options = {"temperature": temperature, "where": mask}
         expected = np.asarray(getattr(hm, name)(x, **options))
-        if kind.jitted and temperature not in (0.0, 1.0, INF):  # one program for all others
-            options["temperature"] = np.array(temperature)
         got = kind.call(getattr(hm, name), x, **options)
         assert got.shape == expected.shape
         np.testing.assert_allclose(got, expected, rtol=1e-14, atol=0.0)
+
+
+@pytest.mark.parametrize("name", CORE)
+def test_special_values_while_traced(name):
+    """All temperatures in one program, which knows none of them."""
+    x, heats = np.array([SPECIAL] * len(HEATS)), np.array(HEATS)[:, None, None]
+    options = {"temperature": heats, "where": np.array(MASKS[1])}
+    got = KINDS["jitted"].call(getattr(hm, name), x, **options)
+    expected = getattr(hm, name)(x, **options)
+    np.testing.assert_allclose(got, expected, rtol=1e-14, atol=0.0)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+@pytest.mark.parametrize("temperature", HEATS)
+def test_special_values_compiled_in(name, temperature):
+    """A number in a function that the caller jits is known to the compiler."""
+    x = np.array(SPECIAL)
+    for mask in (None, np.array(MASKS[1])) if temperature == 1.0 else (np.array(MASKS[1]),):
+        options = {"temperature": temperature, "where": mask}
+        got = KINDS["jitted"].call(getattr(hm, name), x, **options)
+        np.testing.assert_allclose(got, getattr(hm, name)(x, **options), rtol=1e-14, atol=0.0)
 
 
 @foreign
@@ -122,14 +145,19 @@ def test_special_values(kind, name, temperature):
 def test_shapes_and_axes(kind, name):
     function = getattr(hm, name)
     x = np.random.default_rng(0).normal(size=(3, 4, 5))
-    for axis in (0, (0, 2)) if kind.jitted else (0, 1, (0, 2), None):
+    for axis in (0, (0, 2)) if kind.library == "jax" else (0, 1, (0, 2), None):
         got = kind.call(function, x, axis=axis, temperature=np.full((1, 1, 1), 0.7))
         np.testing.assert_allclose(got, function(x, axis=axis, temperature=0.7), rtol=1e-13)
     heat = np.linspace(0.2, 3, 15).reshape(3, 1, 5)
     got = kind.call(function, x, axis=1, temperature=heat)
     np.testing.assert_allclose(got, function(x, axis=1, temperature=heat), rtol=1e-13)
     if "keepdims" in inspect.signature(function).parameters:
-        assert kind.call(function, x, axis=(0, 2), keepdims=True).shape == (1, 4, 1)
+        heat = np.ones((1, 1, 1))
+        assert kind.call(function, x, axis=(0, 2), temperature=heat, keepdims=True).shape == (
+            1,
+            4,
+            1,
+        )
     for shape in ((0, 3), (3, 0), ()):
         empty = np.ones(shape)
         if kind.library == "dask" and 0 in shape:
@@ -159,7 +187,7 @@ def test_integers_do_not_wrap(kind):
     np.testing.assert_allclose(got, hm.softmax([-128.0, 127.0, 0.0]), rtol=1e-14)
 
 
-@foreign
+@without("numpy", "read-only", "jax")  # jitted, its operations need not be compiled one by one
 def test_weights(kind):
     rng = np.random.default_rng(3)
     x, w = rng.normal(size=(4, 6)) * 5, rng.normal(size=(4, 6))
@@ -357,9 +385,11 @@ def test_readme_has_the_table():
 @pytest.mark.parametrize("name", ["softmax", "logsumexp", "smoothmax", "entropy"])
 def test_a_jitted_row_keeps_its_bits(name):
     """log_softmax and softargmax do not: the compiler fuses their last step by the shape."""
-    x = np.random.default_rng(0).normal(size=(50, 37)).astype(np.float32)
+    x = np.random.default_rng(0).normal(size=(50, 21)).astype(np.float32)
     function = jax.jit(lambda a: getattr(hm, name)(a, temperature=0.7))
     whole = np.asarray(function(x))
+    for row, got in zip(x, whole, strict=True):
+        is_near(KINDS["jitted"], name, got, row, 0.7, str(row))
     for start, count in ((0, 1), (3, 1), (7, 5), (20, 17)):
         part = np.asarray(function(x[start : start + count]))
         np.testing.assert_array_equal(part, whole[start : start + count])
