@@ -183,11 +183,9 @@ def entropy(x, temperature=1.0, where=None) -> mpmath.mpf:
         return ZERO
     if row.is_nan or row.nothing:
         return NAN
-    moment = ZERO
-    for count, e, gap in zip(row.counts, row.exps, row.gaps, strict=True):
-        if e:
-            moment -= count * e * gap
-    return row.log_total + moment / row.total
+    shares = zip(row.counts, row.exps, row.gaps, strict=True)
+    moment = mp.fdot((count * e, gap) for count, e, gap in shares if e)
+    return row.log_total - moment / row.total
 
 
 def softargmax(x, temperature=1.0, where=None) -> mpmath.mpf:
