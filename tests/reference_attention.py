@@ -19,18 +19,23 @@ def visible(i: int, queries: int, keys: int, causal: bool | str) -> int:
     return min(max(i + shift + 1, 0), keys)
 
 
+def exactly(array) -> list:
+    """The rows of an array in mpf."""
+    return [[mp.mpf(value) for value in row] for row in array.astype(np.float64).tolist()]
+
+
 def logits(q, k, where=None, causal=False, scale=None, temperature=1.0, bias=None) -> list:
     """z[i][j] in mpmath for one head, None where there is no key. The temperature is not 0."""
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
-    rows = []
-    for i, query in enumerate(q.astype(np.float64).tolist()):
+    rows, keys = [], exactly(k)
+    for i, query in enumerate(exactly(q)):
         row = []
-        for j, key in enumerate(k.astype(np.float64).tolist()):
+        for j, key in enumerate(keys):
             seen = j < visible(i, len(q), len(k), causal)
             if not seen or (where is not None and not where[i, j]):
                 row.append(None)
                 continue
-            z = mp.fdot(map(mp.mpf, query), map(mp.mpf, key)) * mp.mpf(scale)
+            z = mp.fdot(query, key) * mp.mpf(scale)
             z = z / mp.mpf(temperature)
             if bias is not None:
                 z += mp.mpf(float(bias[i, j]))
@@ -52,11 +57,15 @@ def weights(q, k, sink=None, **options) -> tuple[list, list]:
 
 def attention(q, k, v, **options) -> np.ndarray:
     """(queries, features) of mpf, for one head."""
-    out = np.empty((len(q), v.shape[-1]), object)
-    columns = v.astype(np.float64).T.tolist()
-    for i, row in enumerate(weights(q, k, **options)[0]):
+    return weighted(weights(q, k, **options)[0], v)
+
+
+def weighted(rows, v) -> np.ndarray:
+    """The values, by rows of weights."""
+    out, columns = np.empty((len(rows), v.shape[-1]), object), exactly(v.T)
+    for i, row in enumerate(rows):
         for j, column in enumerate(columns):
-            out[i, j] = mp.fdot(row, map(mp.mpf, column))
+            out[i, j] = mp.fdot(row, column)
     return out
 
 
