@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -42,8 +43,10 @@ def cross_entropy_gradient(x, target, temperature=1.0, where=None, weight=None, 
     p = reference.softmax(x, temperature, where)
     a = amounts(row.values, target, weight, smoothing, row.present)
     total, out = mp.fsum(a), []
+    before = list(itertools.accumulate(p, initial=ZERO))
+    after = list(itertools.accumulate(p[::-1], initial=ZERO))[::-1]
     for c in range(len(a)):
-        others = mp.fsum([*p[:c], *p[c + 1 :]])
+        others = before[c] + after[c + 1]
         out.append(((total - a[c]) * p[c] - a[c] * others) / mp.mpf(float(temperature)))
     return as_objects(out)
 
