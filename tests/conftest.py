@@ -1,8 +1,6 @@
 """Hypothesis runs the same examples every time, without a clock; and garbage is left alone."""
 
 import gc
-import os
-import tempfile
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,16 +22,6 @@ LONG = (
     "test_every_law_holds_for_hotmax_on",
     "test_the_counterexamples_of_jax",
 )
-
-
-def pytest_configure(config):
-    """What jax compiles for one process, no other of this run compiles again."""
-    if not hasattr(config, "workerinput"):
-        shared = tempfile.TemporaryDirectory(prefix="hotmax-jax-")
-        config.add_cleanup(shared.cleanup)
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = shared.name
-        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-        os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 
 def pytest_collection_modifyitems(items):
