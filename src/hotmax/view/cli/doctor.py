@@ -163,7 +163,7 @@ def assembly() -> str:
     fresh = njit(nogil=True, error_model="numpy")(narrow.exp_narrow.py_func)
     x = np.zeros(64, np.float32)
     m = np.float32(0.0)
-    fresh(x, np.empty_like(x), 0, x.size, 0, (m,) * 4, x)
+    fresh(x, np.empty_like(x), 0, x.size, 0, (m,) * 3, x)
     return "\n".join(fresh.inspect_asm().values())
 
 
