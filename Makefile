@@ -24,7 +24,7 @@ tour: .venv/installed
 	@$(BIN)/python -m hotmax.view.tour
 
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: .venv/installed-dev
 	$(BIN)/ruff format --check .

@@ -15,17 +15,15 @@ settings.register_profile(
 )
 settings.load_profile("fixed")
 
-# Half a minute and more: begun last, one of them would keep a single processor busy at the end.
-LONG = (
-    "test_every_index_lies_within_its_array",
-    "test_every_law_holds_for_hotmax_on_jax",
-    "test_every_law_holds_for_hotmax_on",
-    "test_the_counterexamples_of_jax",
-)
+# A process takes a file at a time: what one has compiled the other seldom needs just then. These
+# take a minute and more; begun last, one of them would keep a single processor busy at the end. The
+# first uses nothing that is kept on disk, so the second has its kernels to itself.
+LONG = ("bounds", "libraries", "laws", "attention", "foreign", "softmax", "report")
 
 
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: item.name.partition("[")[0] not in LONG)
+    names = [f"test_{name}" for name in LONG]
+    items.sort(key=lambda item: names.index(n) if (n := item.path.stem) in names else len(names))
 
 
 def pytest_collection_finish():
