@@ -312,6 +312,7 @@ def test_a_sweep_as_a_picture(right, folder, monkeypatch):
 
     plots = types.SimpleNamespace(sweep=sweep, plot_sweep=plot_sweep)
     monkeypatch.setattr(hotmax.view, "plots", plots, raising=False)
+    pyplot.close("all")
     assert right("sweep", "1", "2", "--plot", "a.svg").endswith("written: a.svg\n")
     assert "<svg" in (folder / "a.svg").read_text()
     assert seen == [([1.0, 2.0], None, None)]

@@ -69,6 +69,7 @@ def test_every_picture_is_tried():
 @pytest.mark.parametrize("draw", PICTURES, ids=lambda draw: draw.__name__)
 def test_on_its_own_and_on_given_axes(draw):
     style = dict(matplotlib.rcParams)
+    plt.close("all")
     result = PICTURES[draw]()
     assert plt.get_fignums() == []
     ax = draw(result)
