@@ -113,7 +113,7 @@ def pack(heads: Heads, wave: range, few: bool) -> Packed:
             packed_rows(k[index], heads.kind, keys[i])
             packed_columns(v[index], heads.kind, values[i], clean[i])
 
-    _threads.for_ranges(work, size, -(-size // _threads.get_threads()))
+    _threads.for_ranges(work, size, -(-size // (4 * _threads.get_threads())))
     return keys, values, clean
 
 
