@@ -15,9 +15,8 @@ settings.register_profile(
 )
 settings.load_profile("fixed")
 
-# A process takes a file at a time: what one has compiled the other seldom needs just then. These
-# take a minute and more; begun last, one of them would keep a single processor busy at the end. The
-# first uses nothing that is kept on disk, so the second has its kernels to itself.
+# A process takes a file at a time. These take a minute and more: begun last, one of them would
+# keep a single processor busy at the end.
 LONG = ("bounds", "libraries", "laws", "attention", "foreign", "softmax", "report")
 
 
