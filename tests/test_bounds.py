@@ -11,10 +11,13 @@ CALLS = """
     import gc, itertools
     import numpy as np, hotmax as hm
     from hotmax import _dispatch
+    from hotmax._kernels.words import Translation
     from numba.core.codegen import CPUCodeLibrary
 
     assert __import__("numba").config.BOUNDSCHECK
-    # A word is compiled once, and called: Numba would copy its code into each kernel that uses it.
+    # A word is compiled once, and called: its code would be copied into each kernel that uses it.
+    for name in ("_finalize_final_module", "get_pointer_to_function", "codegen", "set_env"):
+        delattr(Translation, name)
     CPUCodeLibrary.add_linking_library = lambda self, library: library._ensure_finalized()
     CPUCodeLibrary._verify_declare_only_symbols = lambda self: None
     gc.disable()  # compiling leaves little of it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ import numpy as np
 from numba import config, njit
 from numba.core.caching import FunctionCache
 from numba.core.runtime import rtsys
+
+from hotmax._kernels.words import Translator, WordCache
 
 _SOURCES = sorted(Path(__file__).parent.glob("*.py"))
 _STAMP = tuple((source.name, source.stat().st_mtime, source.stat().st_size) for source in _SOURCES)
@@ -21,7 +23,11 @@ def kernel(function: Any, nogil: bool = True) -> Any:
     """Compile with the GIL released and the result kept on disk, where a disk can be written."""
     if config.DISABLE_JIT:
         return np.errstate(all="ignore")(function)
-    return _compiled(function, nogil=nogil)
+    compiled = _compiled(function, FunctionCache, nogil=nogil)
+    word = compiled.word = cache(partial(_word, function))  # what kernels that call this one get
+    compiled.get_call_template = lambda *types: word().get_call_template(*types)
+    compiled.get_overload = lambda signature: word().get_overload(signature)
+    return compiled
 
 
 def quick_kernel(function: Any) -> Any:
@@ -36,12 +42,18 @@ def inline(function: Any) -> Any:
     """
     if config.DISABLE_JIT:
         return function
-    return _compiled(function, forceinline=True, no_cpython_wrapper=True)  # nobody else calls it
+    return _word(function, forceinline=True)
 
 
-def _compiled(function: Any, **options: Any) -> Any:
+def _word(function: Any, **options: Any) -> Any:
+    """Nobody but kernels may call it."""
+    options |= {"pipeline_class": Translator, "no_cpython_wrapper": True}
+    return _compiled(function, WordCache, **options)
+
+
+def _compiled(function: Any, kind: type, **options: Any) -> Any:
     compiled = njit(error_model="numpy", no_cfunc_wrapper=True, **options)(function)
-    compiled._cache = _Kept(function)
+    compiled._cache = _Kept(function, kind)
     return compiled
 
 
@@ -51,8 +63,8 @@ class _Kept:
     A cache that cannot be read or written (a full disk, say) is as good as none.
     """
 
-    def __init__(self, function: Any) -> None:
-        self.function = function
+    def __init__(self, function: Any, kind: type) -> None:
+        self.function, self.kind = function, kind
 
     @cached_property
     def opened(self) -> Any:
@@ -62,7 +74,7 @@ class _Kept:
         stale: Numba by itself would look only at the function's own file.
         """
         try:
-            cache = FunctionCache(self.function)
+            cache = self.kind(self.function)
         except RuntimeError:
             return None
         cache._cache_file._source_stamp = _STAMP

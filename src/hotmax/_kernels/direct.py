@@ -101,5 +101,7 @@ def add_values_directly(scores, count, depths, values, first, acc, factors):
             rest += acc[r, j] * zero
     if rest == 0.0:
         return True
-    acc[:count] = before
+    for r in range(count):
+        for j in range(features):
+            acc[r, j] = before[r, j]
     return False

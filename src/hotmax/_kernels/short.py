@@ -105,7 +105,8 @@ def turn_group_in(source, first, width, n, copied, tile):
     if width == WIDTH and (first + WIDTH) * n + WIDTH <= source.size:
         turn_in(source, first * n, n, tile)
     else:  # the end of x: its rows by way of a copy, past whose end there is something to read
-        copied[: width * n] = source[first * n : (first + width) * n]
+        for i in range(width * n):
+            copied[i] = source[first * n + i]
         turn_in(copied, 0, n, tile)
 
 
@@ -115,7 +116,8 @@ def turn_group_out(tile, n, copied, target, first, width):
         turn_out(tile, n, target, first * n)
     else:  # too short, or too few: what is written past a row's end is not all rows
         turn_out(tile, n, copied, 0)
-        target[first * n : (first + width) * n] = copied[: width * n]
+        for i in range(width * n):
+            target[first * n + i] = copied[i]
 
 
 @inline
