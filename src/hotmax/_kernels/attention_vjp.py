@@ -143,11 +143,12 @@ def add_transposed(scores, columns, out, out_low, factors):
     rows = ROWS32 if out_low is None else ROWS64
     lanes = LANES32 if out_low is None else LANES64
     for p in range(columns.shape[0]):
+        start = p * depth * lanes
         for i in range(0, out.shape[0], rows):
             at = i * features + p * lanes
             add_tile(
-                scores, i, 1, width, columns, p * depth * lanes, depth, out, out_low, at,
-                features, factors, i,
+                scores, i, 1, width, columns, start, depth, out, out_low, at, features, factors, i,
+                start + depth * lanes,
             )  # fmt: skip
 
 

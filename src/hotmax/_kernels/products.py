@@ -6,7 +6,8 @@ and column and on nothing around them; no BLAS promises that. float32 sums take 
 term. float64 sums are kept in two words.
 
 The right-hand side is packed into panels of LANES columns: panels[p, k, lane]. Packing pads the
-last panel with zeros.
+last panel with zeros. A line of a panel is a line of the cache: while one is read, the same line
+of the panel that comes next, at `upcoming`, is asked for.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from hotmax._kernels.vectors import (
     WIDTH,
     borrowed,
     declare,
+    fetch,
     fma,
     load,
     load_some,
@@ -61,7 +63,7 @@ if config.DISABLE_JIT:
                 low += carry + fma(x, y, -term)
         return total, low
 
-    def multiply_tile(a, a_at, a_row, a_step, b, b_at, depth, c, low, c_at, c_row):
+    def multiply_tile(a, a_at, a_row, a_step, b, b_at, depth, c, low, c_at, c_row, upcoming):
         rows = ROWS32 if b.dtype == np.float32 else ROWS64
         c, low = c.reshape(-1), None if low is None else low.reshape(-1)
         for i in range(rows):
@@ -71,7 +73,9 @@ if config.DISABLE_JIT:
                 if low is not None:
                     low[c_at + i * c_row + j] = rest
 
-    def add_tile(a, a_at, a_row, a_step, b, b_at, depth, c, low, c_at, c_row, factors, first):
+    def add_tile(
+        a, a_at, a_row, a_step, b, b_at, depth, c, low, c_at, c_row, factors, first, upcoming
+    ):  # fmt: skip
         rows = ROWS32 if b.dtype == np.float32 else ROWS64
         c, low = c.reshape(-1), None if low is None else low.reshape(-1)
         for i in range(rows):
@@ -149,6 +153,7 @@ else:
             a_at, a_row, a_step = arguments[1:4]
             b_at, depth = arguments[5:7]
             c_at, c_row = arguments[9:11]
+            upcoming = arguments[-1]
             narrow = kinds[4].dtype == types.float32
 
             def data(index: int) -> Any:
@@ -174,6 +179,7 @@ else:
                 k = loop.index
                 at = builder.add(b_at, builder.mul(k, size(2 * v.width)))
                 right = [v.load(b, at), v.load(b, builder.add(at, size(v.width)))]
+                fetch(builder, builder.gep(b, [builder.add(at, builder.sub(upcoming, b_at))]))
                 step = builder.mul(k, a_step)
                 for i in range(v.rows):
                     left = v.spread(builder.load(builder.gep(a, [builder.add(starts[i], step)])))
@@ -221,16 +227,17 @@ else:
                 c_row,
                 factors,
                 first,
+                upcoming,
             ):
-                return types.void(a, i, i, i, b, i, i, c, low, i, i, factors, i), generate
+                return types.void(a, i, i, i, b, i, i, c, low, i, i, factors, i, i), generate
 
             return add_tile
 
         @intrinsic
         def multiply_tile(
-            typing_context, a, a_at, a_row, a_step, b, b_at, depth, c, low, c_at, c_row
+            typing_context, a, a_at, a_row, a_step, b, b_at, depth, c, low, c_at, c_row, upcoming
         ):
-            return types.void(a, i, i, i, b, i, i, c, low, i, i), generate
+            return types.void(a, i, i, i, b, i, i, c, low, i, i, i), generate
 
         return multiply_tile
 

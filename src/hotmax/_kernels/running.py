@@ -38,7 +38,6 @@ from hotmax._kernels.vectors import (
     fma,
     load,
     maximum,
-    prefetch,
     scaled_by,
     spread,
     store,
@@ -82,17 +81,15 @@ def score(q, keys, origin, first, last, visible, scores, low):
     depth, width = q.shape[1], scores.shape[1]
     lanes = LANES32 if low is None else LANES64
     rows = ROWS32 if low is None else ROWS64
-    ahead = -(-depth * rows // q.shape[0])  # lines of the next panel to fetch with each tile
     for p in range(first // lanes, -(-last // lanes)):
-        upcoming = ((p + 1) * lanes - origin) * depth
+        start = (p * lanes - origin) * depth
+        upcoming = start + lanes * depth
         for i in range(0, q.shape[0], rows):
-            for _ in range(ahead):
-                prefetch(keys, upcoming)
-                upcoming += lanes
             if visible[i + rows - 1] > p * lanes:
                 at = i * width + p * lanes - first
-                start = (p * lanes - origin) * depth
-                multiply_tile(q, i * depth, depth, 1, keys, start, depth, scores, low, at, width)
+                multiply_tile(
+                    q, i * depth, depth, 1, keys, start, depth, scores, low, at, width, upcoming
+                )  # fmt: skip
 
 
 # A row of a tile is told by its number and its size: a slice would cost as much as its arithmetic.
@@ -348,7 +345,6 @@ def add_values(scores, first, depths, values, clean, acc, acc_low, factors):
                 if acc_low is not None:
                     acc_low[r, j] *= factors[r]
         return
-    ahead = -(-DEPTH * rows // scores.shape[0])
     for begin in range(0, depths[-1], DEPTH):
         if begin == DEPTH:
             factors[:] = 1.0
@@ -358,9 +354,6 @@ def add_values(scores, first, depths, values, clean, acc, acc_low, factors):
             if p + 1 == values.shape[0]:
                 upcoming = (first + begin + DEPTH) * lanes
             for i in range(0, scores.shape[0], rows):
-                for _ in range(ahead):
-                    prefetch(values, upcoming)
-                    upcoming += lanes
                 depth, at = min(depths[i + rows - 1] - begin, DEPTH), i * features + p * lanes
                 if depth > 0:
                     add_tile(
@@ -377,6 +370,7 @@ def add_values(scores, first, depths, values, clean, acc, acc_low, factors):
                         features,
                         factors,
                         i,
+                        upcoming,
                     )
 
 

@@ -36,6 +36,14 @@ def declare(builder: Any, name: str, result: Any, arguments: Any) -> Any:
         return ir.Function(builder.module, ir.FunctionType(result, arguments), name)
 
 
+def fetch(builder: Any, place: Any) -> None:
+    """Ask for the cache line of a place, to be read soon."""
+    place, i32 = builder.bitcast(place, ir.IntType(8).as_pointer()), ir.IntType(32)
+    kinds = [place.type, i32, i32, i32]
+    function = declare(builder, "llvm.prefetch.p0", ir.VoidType(), kinds)
+    builder.call(function, [place, i32(0), i32(3), i32(1)])
+
+
 if config.DISABLE_JIT:  # the same words in plain Python, so that kernels can be stepped through
 
     def bits64(x: Any) -> Any:
@@ -437,16 +445,10 @@ else:
 
     @intrinsic
     def prefetch(typing_context, array, index):
-        """Ask for the cache line of array[index], to be read soon."""
+        """Ask for the cache line of array[index]."""
 
         def generate(context, builder, signature, arguments):
-            place = _pointer(context, builder, signature.args[0], arguments[0], arguments[1])
-            place = builder.bitcast(place, ir.IntType(8).as_pointer())
-            i32 = ir.IntType(32)
-            function = declare(
-                builder, "llvm.prefetch.p0", ir.VoidType(), [place.type, i32, i32, i32]
-            )
-            builder.call(function, [place, i32(0), i32(3), i32(1)])
+            fetch(builder, _pointer(context, builder, signature.args[0], *arguments))
             return context.get_dummy_value()
 
         return types.void(array, types.intp), generate
