@@ -95,10 +95,19 @@ class Row:
             peak = self.m / mp.mpf(self.size)
         self.peak = peak  # max(x / T), or its limit
 
+    @functools.cached_property
+    def probabilities(self) -> np.ndarray:
+        return self.spread([self.wide.div(e, self.total) for e in self.exps], ZERO)
+
+    @functools.cached_property
+    def logs(self) -> np.ndarray:
+        return self.spread([self.wide.sub(gap, self.log_sum) for gap in self.gaps], -INF)
+
     def spread(self, results: list[gmpy2.mpfr], absent: mpmath.mpf) -> np.ndarray:
         """A result for each entry, from a result for each distinct value."""
         out = np.full(self.values.shape, absent, object)
         out[self.present] = as_objects([mpf_of(result) for result in results])[self.inverse]
+        out.flags.writeable = False
         return out
 
     def everywhere(self, value: mpmath.mpf) -> np.ndarray:
@@ -143,7 +152,7 @@ def softmax(x, temperature=1.0, where=None) -> np.ndarray:
         return row.everywhere(ZERO)
     if row.is_nan or row.nothing:
         return row.everywhere(NAN)
-    return row.spread([row.wide.div(e, row.total) for e in row.exps], ZERO)
+    return row.probabilities
 
 
 def log_softmax(x, temperature=1.0, where=None) -> np.ndarray:
@@ -152,7 +161,7 @@ def log_softmax(x, temperature=1.0, where=None) -> np.ndarray:
         return row.everywhere(-INF)
     if row.is_nan or row.nothing:
         return row.everywhere(NAN)
-    return row.spread([row.wide.sub(z, row.log_sum) for z in row.gaps], -INF)
+    return row.logs
 
 
 def softmin(x, temperature=1.0, where=None) -> np.ndarray:

@@ -12,14 +12,17 @@ from reference import NAN, ONE, ZERO, as_objects, mp
 
 def amounts(row, target, weight, smoothing, present):
     """What the target puts on each class: (1 - s) w y + s w / n over the n classes present."""
-    n = row.size
-    w = [ONE] * n if weight is None else [mp.mpf(float(v)) for v in weight]
     s, count = mp.mpf(float(smoothing)), int(np.count_nonzero(present))
     if np.ndim(target):
         y = [mp.mpf(float(v)) for v in target]
     else:
-        y = [ONE if c == target else ZERO for c in range(n)]
-    return [w[c] * ((1 - s) * y[c] + (s / count if present[c] and s else ZERO)) for c in range(n)]
+        y = [ONE if c == target else ZERO for c in range(row.size)]
+    if s:
+        share = s / count if count else ZERO
+        y = [(1 - s) * v + (share if there else ZERO) for v, there in zip(y, present, strict=True)]
+    if weight is None:
+        return y
+    return [mp.mpf(float(w)) * v for w, v in zip(weight, y, strict=True)]
 
 
 def times(a, b):
@@ -34,7 +37,7 @@ def cross_entropy(x, target, temperature=1.0, where=None, weight=None, smoothing
     if row.is_nan or (row.nothing and not row.masked):
         return NAN
     a = amounts(row.values, target, weight, smoothing, row.present)
-    return mp.fsum(times(a[c], -logs[c]) for c in range(len(a)))
+    return -mp.fsum(amount * log for amount, log in zip(a, logs, strict=True) if amount)
 
 
 def cross_entropy_gradient(x, target, temperature=1.0, where=None, weight=None, smoothing=0.0):
