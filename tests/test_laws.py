@@ -190,14 +190,15 @@ def test_what_is_not_softmax():
 
 
 def test_the_counterexamples_of_jax():
-    """Whether a batch changes the bits (23) depends on the machine that XLA compiles for.
+    """But of whether a batch changes the bits (23): it depends on the machine XLA compiles for.
 
     In the types that jax has by default, as the process has that the code is pasted into.
     """
     subject = laws.SUBJECTS["jax"]
     types = tuple(t for t in subject.arrays.dtypes() if not t.endswith("64"))
-    card = laws.check(replace(subject, dtypes=types))
-    assert failing(card) - {23} == {10, 20, 22, 24, 25, 27, 28}, str(card)
+    others = [law.number for law in laws.LAWS if law.number != 23]
+    card = laws.check(replace(subject, dtypes=types), only=others)
+    assert failing(card) == {10, 20, 22, 24, 25, 27, 28}, str(card)
     assert {r.law.number for r in card if r.holds is None} == {21}
     codes = [r.counterexample.code for r in card.failures]
     assert set(pasted(codes)) == {"AssertionError"}
