@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import textwrap
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,7 @@ FLOW = (
 STAGE = {part: number for number, parts in enumerate(FLOW) for part in parts}
 
 
+@cache
 def modules() -> dict[str, Path]:
     """Dotted names below hotmax, such as _kernels.wide."""
     found = {}
@@ -73,6 +75,7 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@cache
 def imports_of(path: Path) -> set[str]:
     """The modules of hotmax that a file imports, anywhere in it."""
     names = set()
@@ -295,8 +298,14 @@ def test_the_same_in_numpy(name):
 HOT = {
     "softmax": ["softmax_rows_wide"],
     "wide": ["sum_wide", "softmax_wide", "log_softmax_wide"],
-    "narrow": ["top", "ties_and_below", "sums_narrow", "softmax_narrow", "softmax_by_parts"]
-    + ["log_softmax_narrow"],
+    "narrow": [
+        "top",
+        "ties_and_below",
+        "sums_narrow",
+        "softmax_narrow",
+        "softmax_by_parts",
+        "log_softmax_narrow",
+    ],
     "short": ["softmax_short"],
     "short_logs": ["log_softmax_short", "logsumexp_short", "entropy_short"],
     "columns": ["softmax_columns"],
