@@ -27,7 +27,7 @@ from hotmax._heads import packed_columns, packed_rows
 from hotmax._kernels.running import KEYS, QUERIES, add_values, score
 
 LENGTHS = (1024, 2048, 4096)
-ROUNDS = 9
+ROUNDS = 15
 
 
 def inputs(length: int) -> list[np.ndarray]:
