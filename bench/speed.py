@@ -190,8 +190,9 @@ def main() -> None:
     header = ["case (float32 unless said)", "hotmax", "SciPy", "PyTorch", "JAX", "copy"]
     rows = []
     for timed in tables.progress(TIMED, "speed"):
-        loops = 1000 if np.prod(timed.shape) < 1000 else 1
-        rows.append(cells(timed, medians(calls_of(timed), ROUNDS, loops)))
+        short = np.prod(timed.shape) < 1000  # turns of milliseconds: a disturbance fills one
+        rounds, loops = (3 * ROUNDS, 1000) if short else (ROUNDS, 1)
+        rows.append(cells(timed, medians(calls_of(timed), rounds, loops)))
     print(tables.plain(header, rows) + "\n")
 
     checks_header = ["check", "figure", "at most", ""]

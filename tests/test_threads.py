@@ -461,6 +461,39 @@ def test_processes_that_compile_at_the_same_time(tmp_path):
     assert len(list(tmp_path.rglob("*.nbc"))) == 2
 
 
+def test_a_damaged_cache_is_as_good_as_none(doubling, tmp_path):
+    cache = tmp_path / "cache"
+    code = doubling + "\n        print(doubled('f4'))\n"
+    assert prints(code, NUMBA_CACHE_DIR=str(cache)).split() == ["2.0"]
+    files = list(cache.rglob("*.nbc"))
+    assert len(files) == 2  # the kernel and its word
+    for file in files:
+        file.write_bytes(file.read_bytes()[:100])
+    assert prints(code, NUMBA_CACHE_DIR=str(cache)).split() == ["2.0"]
+
+
+def test_an_error_from_a_kernel_that_a_kernel_calls(tmp_path):
+    """Its arguments are Python's objects, which the inner kernel finds in its environment."""
+    (tmp_path / "checked.py").write_text(
+        "from hotmax._kernels.compiling import kernel\n"
+        "@kernel\ndef inner(n):\n"
+        "    if n < 0:\n        raise ValueError('below', n)\n    return n\n"
+        "@kernel\ndef outer(n):\n    return inner(n) + 1\n"
+    )
+    code = f"""
+        import sys
+        sys.path.insert(0, {str(tmp_path)!r})
+        from checked import outer
+        try:
+            outer(-7)
+        except ValueError as error:
+            print(error)
+        """
+    cache = str(tmp_path / "cache")
+    for _ in ("compiled", "loaded"):
+        assert prints(code, NUMBA_CACHE_DIR=cache).strip() == "('below', -7)"
+
+
 def test_a_stored_kernel_is_only_loaded(tmp_path):
     """Getting ready to compile takes Numba half a second; whoever then needs it, still gets it."""
     (tmp_path / "twice.py").write_text(

@@ -6,6 +6,7 @@ import hashlib
 from contextlib import suppress
 from functools import cache, cached_property, partial
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -94,11 +95,17 @@ class _Kept:
         if self.opened is None:
             return None
         rtsys.initialize(context)
-        with suppress(OSError):
+        with suppress(OSError, EOFError, UnpicklingError, RuntimeError):  # or what is left of it
             return self.opened._load_overload(signature, context)
         return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
+        """Save what has just been compiled, after the last step that its words left to it.
+
+        Whatever in them asks for Python's objects (an error's arguments, print) finds them there.
+        """
+        for environment in compiled._find_referenced_environments():
+            compiled.library.codegen.set_env(environment.env_name, environment)
         if self.opened is not None:
             with suppress(OSError):
                 self.opened.save_overload(signature, compiled)

@@ -17,7 +17,7 @@ from numba.core.compiler import Compiler, compile_result
 
 
 class Translation(JITCodeLibrary):  # type: ignore[misc]
-    """A function in LLVM's language. There is nothing to call, nor to give an environment to.
+    """A function in LLVM's language. There is nothing to call: environments are set in its callers.
 
     `apart`: it stays a function of its own in whatever uses it.
     """
