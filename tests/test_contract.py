@@ -44,7 +44,7 @@ def run(code: str, **environment: str) -> str:
 FLOW = (
     {"_boundary", "_threads", "_files", "_pictures"},
     {"_kernels"},
-    {"_conversion"},
+    {"_conversion", "_memory"},
     {"_generic", "_dispatch", "_heads"},
     {"_derivatives", "_operations", "_rowwise", "_attention_forward", "_attention_backward"},
     {"_libraries"},

@@ -11,6 +11,7 @@ from hotmax._adapt import for_any_array
 from hotmax._attention_forward import for_weights, run
 from hotmax._boundary import Array
 from hotmax._heads import Heads, Tile
+from hotmax._memory import empty
 
 
 @for_any_array(_foreign_attention.attention, attends=True)
@@ -130,7 +131,7 @@ def attention_weights(
         bias=bias,
         sink=sink,
     )
-    out = np.empty((*heads.lead, heads.queries, heads.keys), heads.dtype)
+    out = empty((*heads.lead, heads.queries, heads.keys), heads.dtype)
 
     def look(tile: Tile, weights: Array) -> None:
         with np.errstate(all="ignore"):

@@ -18,6 +18,7 @@ from hotmax._kernels.calculus import (
     jacobian_rows,
     spread_rows,
 )
+from hotmax._memory import empty
 from hotmax._rowwise import for_batches
 
 
@@ -146,7 +147,7 @@ def _along(
         ) from None
     if rows.where is not None:  # what hides under the mask does not leak
         direction = np.where(rows.where, direction, 0)
-    out = np.empty(rows.shape, rows.dtype)
+    out = empty(rows.shape, rows.dtype)
     for_batches(
         rows,
         lambda batch: direction_rows(batch.x, *batch.others, *batch.outs, batch.temperature),
@@ -243,7 +244,7 @@ def temperature_derivative(
         np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True))
     """
     rows = Rows(x, axis, temperature, where)
-    out = np.empty(rows.shape, rows.dtype)
+    out = empty(rows.shape, rows.dtype)
     for_batches(
         rows,
         lambda batch: heat_rows(batch.x, *batch.outs, batch.temperature),

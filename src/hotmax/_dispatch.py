@@ -7,8 +7,6 @@ half-precision type costs a little time and next to no memory.
 
 from __future__ import annotations
 
-import math
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -35,15 +33,12 @@ from hotmax._kernels.narrow import CHUNK, settle, top
 from hotmax._kernels.short import SHORT
 from hotmax._kernels.softmax import BLOCK, KEEP, add_sums, block_sums
 from hotmax._kernels.staging import hide, turned
+from hotmax._memory import LINE, empty, keep, room
 
 STEP = 1 << 18  # entries that one range of rows holds at least: some 150 microseconds of work
 STAGE = 1 << 17  # entries of a staging buffer
 COLUMNS = 3 << 18  # bytes of it, if classes lie apart: the more side by side, the fewer visits
 LONG = 1 << 20  # classes from which the blocks of one row are shared among threads
-ROOM = 1 << 20  # bytes of scratch space that a thread keeps
-LINE = 64  # bytes of a cache line
-HUGE = 1 << 21  # bytes of a huge page
-LARGE = 1 << 25  # bytes from which memory is new from the system, not used before
 STREAM = 1 << 23  # bytes from which a result is written past the caches
 
 
@@ -60,42 +55,6 @@ class Operation:
     empty: float | None  # for a row with nothing allowed; None: as the kernel has it
     wide: Callable[..., None] | None = None  # over float64 rows, with room for one row
     columns: Callable[..., bool] | None = None  # over float32 rows side by side, classes apart
-
-
-_own = threading.local()
-
-
-def room(name: str, size: int, dtype: np.dtype[Any] = FLOAT32) -> Array:
-    """Scratch space of this thread, if it has kept any: fresh pages are slow.
-
-    It begins at a cache line, so that no vector lies across two. It is taken out of the thread's
-    keeping: a signal handler that calls hotmax finds none.
-    """
-    kept: Array | None = _own.__dict__.pop(name, None)
-    if kept is None or kept.nbytes < size * dtype.itemsize + LINE:
-        kept = np.empty(size * dtype.itemsize + LINE, np.uint8)
-    start = -kept.ctypes.data % LINE
-    return kept[start : start + size * dtype.itemsize].view(dtype)
-
-
-def keep(name: str, scratch: Array) -> None:
-    """Keep scratch space for the next call of this thread."""
-    if scratch.base is not None and scratch.base.nbytes <= ROOM:
-        setattr(_own, name, scratch.base)
-
-
-def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """np.empty, but a large array begins at a huge page.
-
-    NumPy asks for huge pages, and gets small ones where a page is not all the array's own: at
-    64 MB a quarter of the time of softmax goes into those.
-    """
-    size = math.prod(shape) * dtype.itemsize
-    if size < LARGE:
-        return np.empty(shape, dtype)
-    whole = np.empty(size + HUGE, np.uint8)
-    start = -whole.ctypes.data % HUGE
-    return whole[start : start + size].view(dtype).reshape(shape)
 
 
 def compute(

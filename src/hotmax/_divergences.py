@@ -10,6 +10,7 @@ from hotmax import _foreign_divergences
 from hotmax._adapt import for_any_array
 from hotmax._boundary import FLOAT64, Array, Axis, Rows, as_array
 from hotmax._kernels.divergence import distillation_rows, divergence_rows
+from hotmax._memory import empty
 from hotmax._rowwise import Batch, for_batches
 from hotmax._targets import check_reduction, in_type, logits_rows, reduce_values, scale_of_gradient
 
@@ -74,7 +75,7 @@ def kl_divergence(
     count = (float(rows.count), 0.0)
     scale = scale_of_gradient(reduction, count[0])
     values = np.zeros(rows.count)
-    gradients = tuple(np.empty(rows.shape, rows.dtype) for _ in range(2 if return_grad else 0))
+    gradients = tuple(empty(rows.shape, rows.dtype) for _ in range(2 if return_grad else 0))
     none = np.empty((0, rows.classes))
 
     def visit(batch: Batch) -> None:
@@ -135,7 +136,7 @@ def distillation_loss(
     count = (float(rows.count), 0.0)
     scale = scale_of_gradient(reduction, count[0])
     values = np.zeros(rows.count)
-    gradient = np.empty(rows.shape, rows.dtype) if return_grad else None
+    gradient = empty(rows.shape, rows.dtype) if return_grad else None
     none = np.empty((0, rows.classes))
 
     def visit(batch: Batch) -> None:

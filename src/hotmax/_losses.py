@@ -9,7 +9,6 @@ import numpy as np
 from hotmax import _foreign_losses
 from hotmax._adapt import for_any_array
 from hotmax._boundary import FLOAT32, FLOAT64, Array, Axis, Rows, compute_type
-from hotmax._dispatch import keep, room
 from hotmax._kernels.lanes import LANES
 from hotmax._kernels.loss_lanes import label_lanes
 from hotmax._kernels.loss_short import label_short
@@ -17,6 +16,7 @@ from hotmax._kernels.losses import label_rows
 from hotmax._kernels.short import SHORT
 from hotmax._kernels.softmax import KEEP
 from hotmax._kernels.targets import target_rows
+from hotmax._memory import empty, keep, room
 from hotmax._rowwise import Batch, for_batches
 from hotmax._targets import (
     as_labels,
@@ -108,7 +108,7 @@ def _cross_entropy(
         weights = np.ones(rows.classes)
     scale = scale_of_gradient(reduction, count[0])
     values = np.zeros(rows.count)
-    gradient = np.empty(rows.shape, gradient_type or rows.dtype) if return_grad else None
+    gradient = empty(rows.shape, gradient_type or rows.dtype) if return_grad else None
     none = np.empty((0, rows.classes), kind)
 
     def visit(batch: Batch) -> None:

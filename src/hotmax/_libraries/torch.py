@@ -20,6 +20,7 @@ from hotmax._generic import Given, Layout, evaluate, weighted
 from hotmax._kernels.pullback import softmax_pullback
 from hotmax._kernels.short import SHORT, softmax_small_at
 from hotmax._libraries import FEW
+from hotmax._memory import empty
 from hotmax._operations import OPERATIONS, SMALL
 from hotmax._threads import for_ranges
 
@@ -207,7 +208,7 @@ def quick_pullback(
     x: torch.Tensor, p: torch.Tensor, g: torch.Tensor, temperature: Array
 ) -> torch.Tensor:
     """The derivative of softmax by x, in one visit to each row."""
-    result = np.empty(x.shape, p.detach().numpy().dtype)
+    result = empty(x.shape, p.detach().numpy().dtype)
     if result.size:
         n = result.shape[-1]
         rows = [a.detach().numpy().reshape(-1, n) for a in (x, p, g)]

@@ -1,0 +1,178 @@
+"""Memory of large results: used again when nobody looks at it any more, and never before."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hotmax as hm
+from hotmax import _memory
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="other systems cannot be told that they may take pages"
+)
+
+PAGE = mmap.PAGESIZE
+
+
+@pytest.fixture(autouse=True)
+def all_are_large(monkeypatch):
+    monkeypatch.setattr(_memory, "LARGE", 1)
+    _memory.forget()
+    yield
+    _memory.forget()
+
+
+def logits(seed: int = 0, shape: tuple[int, ...] = (64, 500)) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+def plain(x: np.ndarray) -> np.ndarray:
+    """Softmax by NumPy alone, in float64."""
+    e = np.exp(np.asarray(x, np.float64) - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def test_memory_of_a_result_that_is_gone_is_used_again():
+    first = hm.softmax(logits(0))
+    address = first.ctypes.data
+    assert address % _memory.HUGE == 0
+    del first
+    second = hm.log_softmax(logits(1))
+    assert second.ctypes.data == address
+    np.testing.assert_allclose(np.exp(second), plain(logits(1)), rtol=1e-6)
+
+
+def test_not_while_a_view_of_it_is_left():
+    first = hm.softmax(logits(0))
+    address = first.ctypes.data
+    view = first.T[3:7, ::2].view(np.int32)
+    before = view.copy()
+    del first
+    others = [hm.softmax(logits(seed)) for seed in range(1, 5)]
+    assert address not in [other.ctypes.data for other in others]
+    np.testing.assert_array_equal(view, before)
+    del view
+    assert hm.softmax(logits(5)).ctypes.data == address
+
+
+def test_not_while_another_library_holds_it():
+    torch = pytest.importorskip("torch")
+    x = torch.from_numpy(logits(0))
+    first = hm.softmax(x)
+    address, before = first.data_ptr(), first.clone()
+    others = [hm.softmax(logits(seed)) for seed in range(1, 4)]
+    assert address not in [other.ctypes.data for other in others]
+    assert torch.equal(first, before)
+    del first
+    assert hm.softmax(logits(5)).ctypes.data == address
+
+
+def test_only_for_a_result_of_the_same_size():
+    small = hm.softmax(logits(0))
+    address = small.ctypes.data
+    del small
+    larger = hm.softmax(logits(0, (65, 500)))
+    np.testing.assert_allclose(larger, plain(logits(0, (65, 500))), rtol=1e-6)
+    assert len(_memory._kept) == 1  # still waiting
+    halves = hm.softmax(np.zeros((64, 1000), np.float16))  # as many bytes
+    assert halves.ctypes.data == address
+
+
+def test_no_more_than_two_and_none_that_is_huge(monkeypatch):
+    results = [hm.softmax(logits(seed)) for seed in range(5)]
+    del results
+    assert len(_memory._kept) == _memory.COUNT == 2
+    _memory.forget()
+    monkeypatch.setattr(_memory, "MOST", logits().nbytes - 1)
+    hm.softmax(logits())
+    assert not _memory._kept
+
+
+def test_the_system_is_told_of_whole_pages_only(monkeypatch):
+    """What lies behind the result in its last page is somebody else's."""
+    told = []
+    monkeypatch.setattr(_memory, "_advise", lambda *what: told.append(what) or 0)
+    result = hm.softmax(logits(0, (3, 5000)))
+    address, size = result.ctypes.data, result.nbytes
+    assert size % PAGE
+    del result
+    [(start, length, advice)] = told
+    assert (start, advice) == (address, mmap.MADV_FREE)
+    assert 0 < length <= size
+    assert length % PAGE == start % PAGE == 0
+
+
+def test_a_system_that_cannot_be_told_gets_its_memory_back(monkeypatch):
+    for advise in (lambda *what: -1, None):
+        monkeypatch.setattr(_memory, "_advise", advise)
+        result = hm.softmax(logits())
+        del result
+        assert not _memory._kept
+
+
+def test_pages_that_the_system_has_taken():
+    """It takes pages when it likes: what was in them is lost, and nothing else."""
+    first = hm.softmax(logits(0))
+    address = first.ctypes.data
+    del first
+    whole = logits().nbytes // PAGE * PAGE
+    assert _memory._advise(address, whole, mmap.MADV_DONTNEED) == 0
+    second = hm.softmax(logits(1))
+    assert second.ctypes.data == address
+    np.testing.assert_allclose(second, plain(logits(1)), rtol=1e-6)
+
+
+def test_many_threads():
+    """Each keeps its own results, while memory goes from one to the other."""
+    wanted = [hm.softmax(logits(seed)).copy() for seed in range(8)]
+
+    def call(seed: int) -> bool:
+        held = [hm.softmax(logits(seed)) for _ in range(3)]
+        return all(np.array_equal(one, wanted[seed]) for one in held)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(call, list(range(8)) * 20))
+
+
+def test_fork():
+    held, gone = hm.softmax(logits(0)), hm.softmax(logits(1))
+    before = held.copy()
+    del gone
+    assert len(_memory._kept) == 1
+    child = os.fork()
+    if child == 0:
+        right = not _memory._kept  # a page shared with the parent would be copied
+        new = hm.softmax(logits(2))
+        right &= np.allclose(new, plain(logits(2)), rtol=1e-6) and np.array_equal(held, before)
+        os._exit(0 if right else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    np.testing.assert_array_equal(held, before)
+
+
+def test_a_result_that_lives_until_the_end():
+    """Nothing is said at the exit, when half of Python is gone."""
+    code = """
+import builtins, threading
+import numpy as np, hotmax as hm
+from hotmax import _memory
+_memory.LARGE = 1
+for module in (builtins, threading, np):
+    module.held = hm.softmax(np.ones((64, 500)))
+"""
+    source = str(Path(hm.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env={**os.environ, "PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
