@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -461,14 +462,28 @@ def test_processes_that_compile_at_the_same_time(tmp_path):
     assert len(list(tmp_path.rglob("*.nbc"))) == 2
 
 
-def test_a_damaged_cache_is_as_good_as_none(doubling, tmp_path):
+@pytest.mark.parametrize("kind", ["nbc", "nbi"])
+def test_a_damaged_cache_is_as_good_as_none(kind, doubling, tmp_path):
     cache = tmp_path / "cache"
     code = doubling + "\n        print(doubled('f4'))\n"
     assert prints(code, NUMBA_CACHE_DIR=str(cache)).split() == ["2.0"]
-    files = list(cache.rglob("*.nbc"))
+    files = list(cache.rglob(f"*.{kind}"))
     assert len(files) == 2  # the kernel and its word
     for file in files:
-        file.write_bytes(file.read_bytes()[:100])
+        file.write_bytes(file.read_bytes()[:-20])
+    assert prints(code, NUMBA_CACHE_DIR=str(cache)).split() == ["2.0"]
+
+
+def test_a_cache_of_another_version_of_hotmax_is_not_read(doubling, tmp_path):
+    """It may name what is no longer there."""
+    cache = tmp_path / "cache"
+    code = doubling + "\n        print(doubled('f4'))\n"
+    before = "\n        from hotmax._kernels import compiling; compiling._STAMP = ('before',)"
+    assert prints(before + code, NUMBA_CACHE_DIR=str(cache)).split() == ["2.0"]
+    for file in cache.rglob("*.nbi"):
+        with open(file, "rb") as index:
+            version = pickle.load(index)
+        file.write_bytes(pickle.dumps(version) + b"cno_such_module\nword\n.")
     assert prints(code, NUMBA_CACHE_DIR=str(cache)).split() == ["2.0"]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from hotmax._kernels import vectors as v
+from hotmax._kernels import places, vectors as v
 from hotmax._kernels.vectors import WIDTH
 
 RNG = np.random.default_rng(0)
@@ -156,7 +156,7 @@ def test_streamed_lines_arrive(kind):
     def run(a, out):
         for i in range(0, out.size, WIDTH):
             v.stream(out, i, v.load(a, i))
-        v.fence()
+        places.fence()
 
     room = np.zeros(1024 + 64, kind)
     start = (-room.ctypes.data % 64) // room.itemsize
@@ -169,7 +169,7 @@ def test_streamed_lines_arrive(kind):
 def test_a_borrowed_array_is_the_same_array():
     @njit
     def double(a):
-        b = v.borrowed(a)
+        b = places.borrowed(a)
         for r in range(b.shape[0]):
             row = b[r]
             for i in range(row.size):

@@ -14,6 +14,7 @@ import numpy as np
 from hotmax._kernels.arithmetic import two_sum
 from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.direct import DIRECT, add_values_directly, score_directly
+from hotmax._kernels.places import borrowed, of_row
 from hotmax._kernels.products import (
     LANES32,
     LANES64,
@@ -38,15 +39,7 @@ from hotmax._kernels.running import (
     soften,
     unit_of,
 )
-from hotmax._kernels.vectors import (
-    WIDTH,
-    borrowed,
-    fma,
-    load,
-    maximum,
-    store_some,
-    widened,
-)
+from hotmax._kernels.vectors import WIDTH, fma, load, maximum, store_some, widened
 
 
 @kernel
@@ -153,7 +146,7 @@ def finish(acc, acc_low, m, biased, slope, slope_low, sink, out, numbers):
     """out = acc / (l + exp(sink - m)); numbers: that denominator's logarithm, m, and itself."""
     acc, out = borrowed(acc), borrowed(out)
     for r in range(out.shape[0]):
-        s = sink[r if sink.size > 1 else 0]
+        s = of_row(sink, r)
         unit = unit_of(m[0, r], slope2_of(1.0 if biased else slope[r])) if acc_low is None else 1.0
         total, rest, numbers[r, 0] = close(
             m[0, r], m[1, r] / unit, m[2, r] / unit, biased, slope[r], slope_low[r], s

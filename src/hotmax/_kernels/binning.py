@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hotmax._kernels.calibration import weight_at
 from hotmax._kernels.compiling import inline, kernel
+from hotmax._kernels.places import of_row
 
 FEW = 16  # edges that are counted faster than searched
 
@@ -29,7 +29,7 @@ def bin_of(value, inner):
 def add_bins(confidence, correct, weights, inner, sums):
     """Add weight, confidence, correctness, the number of rows and squared weight to each bin."""
     for r in range(confidence.size):
-        w = weight_at(weights, r)
+        w = of_row(weights, r)
         if w > 0.0:
             b = bin_of(confidence[r], inner)
             sums[b, 0] += w
@@ -43,7 +43,7 @@ def add_bins(confidence, correct, weights, inner, sums):
 def add_class_bins(p, labels, soft, weights, inner, sums, start, stop):
     """The first four for each class of start..stop: its probability; whether it is the label."""
     for r in range(p.shape[0]):
-        w = weight_at(weights, r)
+        w = of_row(weights, r)
         if w > 0.0:
             for c in range(start, stop):
                 q = soft[r, c] if labels.size == 0 else 1.0 if labels[r] == c else 0.0

@@ -14,6 +14,7 @@ from hotmax._kernels.arithmetic import two_sum
 from hotmax._kernels.compiling import kernel
 from hotmax._kernels.losses import at_maximum, chance_parts, divide, divisor_of, write_probabilities
 from hotmax._kernels.narrow import top
+from hotmax._kernels.places import of_row
 from hotmax._kernels.softmax import NAN, NOTHING, PLAIN, regime, row_sums, sign_of
 
 
@@ -21,7 +22,7 @@ from hotmax._kernels.softmax import NAN, NOTHING, PLAIN, regime, row_sums, sign_
 def chance_rows(x, p, others, temperature):
     """p and 1 - p of every entry."""
     for r in range(x.shape[0]):
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         m = top(x[r], sign_of(x, t))
         sums = row_sums(x[r], None, m, t, x[r])
         for c in range(x.shape[1]):
@@ -44,7 +45,7 @@ def direction_rows(x, v, out, temperature):
     """p (v - mean of v) / T: the Jacobian times v, from either side."""
     p = np.empty(x.shape[1])
     for r in range(x.shape[0]):
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         sign = math.copysign(1.0, t)
         m = top(x[r], sign_of(x, t))
         kind = regime(m, t)
@@ -67,7 +68,7 @@ def heat_rows(x, out, temperature):
     """dp / dT = -p (x - mean of x) / T^2; 0 at the limits of temperature."""
     p = np.empty(x.shape[1])
     for r in range(x.shape[0]):
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         m = top(x[r], sign_of(x, t))
         kind = regime(m, t)
         if kind == NAN or kind == NOTHING:
@@ -89,7 +90,7 @@ def spread_rows(x, values, temperature):
     """d entropy / dT = variance of x / T^3; 0 at the limits of temperature."""
     p = np.empty(x.shape[1])
     for r in range(x.shape[0]):
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         m = top(x[r], sign_of(x, t))
         kind = regime(m, t)
         if kind == NAN or kind == NOTHING:

@@ -25,6 +25,7 @@ from hotmax._kernels.arithmetic import (
 )
 from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.lanes import LANES
+from hotmax._kernels.places import of_row
 from hotmax._kernels.short import SHORT
 from hotmax._kernels.vectors import add_in_any_order, bits64, float64_of, fma, maximum
 
@@ -40,11 +41,6 @@ CONFIDENCE, CORRECT, LOSS, BRIER, SCORED = 0, 1, 2, 3, 4
 
 # Where each word of the LANES rows begins in the workspace, before the tile of their logits.
 PEAK, TOTAL, FIRST, SECOND, GAP, BEST, WORDS = range(0, 7 * LANES, LANES)
-
-
-@inline
-def weight_at(weights, r):
-    return weights[r if weights.size > 1 else 0]
 
 
 @inline
@@ -146,7 +142,7 @@ def survey(x, labels, soft, weights, gaps, sums):
     `sums` takes the weight of all rows, and that of the rows whose label is not a maximum.
     """
     for r in range(x.shape[0]):
-        w = weight_at(weights, r)
+        w = of_row(weights, r)
         gaps[r] = 0.0
         if w > 0.0:
             m = checked_max(x[r])
@@ -167,7 +163,7 @@ def add_flat_moments(x, gaps, weights, sums):
     """As add_moments, in the limit 1 / T = 0, with the derivatives by 1 / T itself."""
     gradient, rest = 0.0, 0.0
     for r in range(x.shape[0]):
-        w = weight_at(weights, r)
+        w = of_row(weights, r)
         if w > 0.0:
             m = row_max(x[r])
             total, square, count = 0.0, 0.0, 0.0
@@ -262,13 +258,13 @@ def add_moments(x, gaps, weights, inverse, sums):
             tile_moments(room, x.shape[1], slope)
         else:
             for r in range(width):
-                if weight_at(weights, first + r) > 0.0:
+                if of_row(weights, first + r) > 0.0:
                     m = row_max(x[first + r])
                     moments = row_moments(x[first + r], m, slope)
                     room[TOTAL + r], room[FIRST + r], room[SECOND + r] = moments
         tile_logs(room)
         for r in range(width):
-            w = weight_at(weights, first + r)
+            w = of_row(weights, first + r)
             if w > 0.0:
                 gap = gaps[first + r] * inverse
                 nll += w * (room[TOTAL + r] - gap)
@@ -373,7 +369,7 @@ def score(x, labels, soft, weights, inverse, predictions, scores):
         tile_scores(room, inverse)
         for r in range(width):
             at, m = first + r, room[PEAK + r]
-            there = weight_at(weights, at) > 0.0
+            there = of_row(weights, at) > 0.0
             if there and not abs(m) < np.inf:
                 return HAS_NAN if m != m else HAS_INF if m > 0.0 else IS_EMPTY, at
             best = np.int64(room[BEST + r]) if there else 0

@@ -16,17 +16,8 @@ import numpy as np
 from hotmax._kernels.arithmetic import UNBIAS32, exp2_line32
 from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.narrow import PART, is_narrow, line32, peak_of, power_of, scaled, unit_of
-from hotmax._kernels.vectors import (
-    WIDTH,
-    borrowed,
-    fence,
-    load,
-    maximum,
-    prefetch,
-    store,
-    stream,
-    widened,
-)
+from hotmax._kernels.places import borrowed, fence, prefetch
+from hotmax._kernels.vectors import WIDTH, load, maximum, store, stream, widened
 
 LINE = 2 * WIDTH  # columns of a cache line
 STRIP = 512  # columns at a time

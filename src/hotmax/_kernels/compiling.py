@@ -10,7 +10,7 @@ from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
-from numba import config, njit
+from numba import __version__ as numba_version, config, njit
 from numba.core.caching import FunctionCache
 from numba.core.runtime import rtsys
 
@@ -18,6 +18,7 @@ from hotmax._kernels.words import Translator, WordCache
 
 _SOURCES = sorted(Path(__file__).parent.glob("*.py"))
 _STAMP = tuple((source.name, source.stat().st_mtime, source.stat().st_size) for source in _SOURCES)
+_UNREADABLE = (OSError, EOFError, UnpicklingError, RuntimeError)
 
 
 def kernel(function: Any, nogil: bool = True) -> Any:
@@ -72,13 +73,14 @@ class _Kept:
         """Numba's cache; None if it finds no directory that it may write one to.
 
         What is compiled holds the words that it uses, so an edit of any file here makes all of it
-        stale: Numba by itself would look only at the function's own file.
+        stale: Numba by itself would look only at the function's own file. It is another version,
+        of which nothing is read: a word that it names may have gone.
         """
         try:
             cache = self.kind(self.function)
         except RuntimeError:
             return None
-        cache._cache_file._source_stamp = _STAMP
+        cache._cache_file._version = (numba_version, _STAMP)
         cache._cache_file.save = _by_signature(cache._cache_file)
         return cache
 
@@ -95,7 +97,7 @@ class _Kept:
         if self.opened is None:
             return None
         rtsys.initialize(context)
-        with suppress(OSError, EOFError, UnpicklingError, RuntimeError):  # or what is left of it
+        with suppress(*_UNREADABLE):
             return self.opened._load_overload(signature, context)
         return None
 
@@ -122,6 +124,9 @@ def _by_signature(cache_file: Any) -> Any:
         digest = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
         name = cache_file._index_name.removesuffix(".nbi") + f".{digest}.nbc"
         cache_file._save_data(name, data)
-        cache_file._save_index({**cache_file._load_index(), key: name})
+        others = {}
+        with suppress(*_UNREADABLE):
+            others = cache_file._load_index()
+        cache_file._save_index({**others, key: name})
 
     return save

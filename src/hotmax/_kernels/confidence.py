@@ -18,6 +18,7 @@ from hotmax._kernels.losses import (
     write_probabilities,
 )
 from hotmax._kernels.narrow import top
+from hotmax._kernels.places import of_row
 from hotmax._kernels.softmax import NAN, NOTHING, regime, row_sums, sign_of
 
 
@@ -53,7 +54,7 @@ def focal_rows(x, labels, weights, gamma, scale, values, grads, temperature):
         values[r], grad[:] = 0.0, 0.0
         if labels[r] < 0:
             continue
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         m = top(x[r], sign_of(x, t))
         sums = row_sums(x[r], None, m, t, x[r])
         own, weight = x[r, labels[r]], weights[labels[r]] if weights.size else 1.0
@@ -76,7 +77,7 @@ def mae_rows(x, labels, scale, values, grads, temperature):
         values[r], grad[:] = 0.0, 0.0
         if labels[r] < 0:
             continue
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         m = top(x[r], sign_of(x, t))
         sums = row_sums(x[r], None, m, t, x[r])
         p, others = chance_parts(x[r, labels[r]], m, t, sums)
@@ -102,7 +103,7 @@ def brier_rows(x, labels, scale, values, grads, temperature):
         label = labels[r]
         if label < 0:
             continue
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         m = top(x[r], sign_of(x, t))
         kind = regime(m, t)
         if kind == NAN or kind == NOTHING:

@@ -7,17 +7,9 @@ same; but there is no second row of sums to share what was loaded.
 from __future__ import annotations
 
 from hotmax._kernels.compiling import inline, kernel
+from hotmax._kernels.places import borrowed, prefetch
 from hotmax._kernels.running import DEPTH
-from hotmax._kernels.vectors import (
-    WIDTH,
-    borrowed,
-    fma,
-    load,
-    prefetch,
-    spread,
-    store,
-    turned_square,
-)
+from hotmax._kernels.vectors import WIDTH, fma, load, spread, store, turned_square
 
 DIRECT = 2  # queries: for three, packing takes no longer
 AHEAD = 64  # keys: rows read in blocks are no stream that a processor sees coming

@@ -29,6 +29,7 @@ from hotmax._kernels.losses import (
     write_probabilities,
 )
 from hotmax._kernels.narrow import top
+from hotmax._kernels.places import of_row
 from hotmax._kernels.softmax import NAN, NOTHING, PLAIN, log_of_sums, regime, row_sums, sign_of
 from hotmax._kernels.wide import over, product, scale_of
 
@@ -239,7 +240,7 @@ def divergence_rows(x, y, scale, values, grads, grads_y, temperature):
     n = x.shape[1]
     p, q, logs, u, gaps = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty((2, n))
     for r in range(x.shape[0]):
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         m, top_y = top(x[r], sign_of(x, t)), top(y[r], sign_of(x, t))
         kind, kind_y = regime(m, t), regime(top_y, t)
         if kind == NAN or kind == NOTHING or kind_y == NAN or kind_y == NOTHING:
@@ -299,7 +300,7 @@ def distillation_rows(x, y, scale, values, grads_y, temperature):
     n = x.shape[1]
     p, q, logs, u, gaps = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty((2, n))
     for r in range(x.shape[0]):
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         grad = grads_y[r] if grads_y.shape[0] else grads_y.reshape(-1)
         m, top_y = top(x[r], sign_of(x, t)), top(y[r], sign_of(x, t))
         kind, kind_y = regime(m, t), regime(top_y, t)

@@ -23,6 +23,7 @@ from hotmax._kernels.inversion import (
     weigh,
 )
 from hotmax._kernels.narrow import top
+from hotmax._kernels.places import of_row
 from hotmax._kernels.random import CHANCE, DRAW, NOISE, gumbel, uniform
 from hotmax._kernels.selection import extremes, find_cut
 from hotmax._kernels.softmax import sign_of
@@ -288,8 +289,8 @@ def sample_rows(
     weights, work = np.empty(n), np.empty(n)
     totals = np.empty((-(-n // PART), 2))
     for r in range(start, stop):
-        t = temperature[r if temperature.size > 1 else 0]
-        key = keys[r if keys.size > 1 else 0]
+        t = of_row(temperature, r)
+        key = of_row(keys, r)
         chance = uniform(key, rows[r], 0, stream + CHANCE)[0]
         surprise = mu[r] if mu.size else 0.0
         left, m, heat = filter_row(
@@ -327,8 +328,8 @@ def truncate_rows(x, out, temperature, keys, rows, stream, mu, steps, numbers, s
     place, keep = np.empty(n, np.int64), np.empty(n, np.bool_)
     weights, work = np.empty(n), np.empty(n)
     for r in range(start, stop):
-        t = temperature[r if temperature.size > 1 else 0]
-        key = keys[r if keys.size > 1 else 0]
+        t = of_row(temperature, r)
+        key = of_row(keys, r)
         chance = uniform(key, rows[r], 0, stream + CHANCE)[0]
         surprise = mu[r] if mu.size else 0.0
         left, m, _ = filter_row(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from hotmax._kernels.compiling import kernel
-from hotmax._kernels.vectors import borrowed
+from hotmax._kernels.places import borrowed
 
 SIGN, SIGN32 = np.uint32(0x8000), np.uint32(0x80000000)
 MAGNITUDE, MAGNITUDE32 = np.uint32(0x7FFF), np.uint32(0x7FFFFFFF)

@@ -25,6 +25,7 @@ from hotmax._kernels.lanes import (
     set_slopes,
 )
 from hotmax._kernels.narrow import top
+from hotmax._kernels.places import of_row
 from hotmax._kernels.random import DRAW, uniform
 from hotmax._kernels.softmax import HARD, PLAIN, regime, sign_of
 from hotmax._kernels.vectors import add_in_any_order, fma
@@ -164,8 +165,8 @@ def draw_rows(x, out, temperature, keys, rows, stream, first_tie, totals, start,
     parts = -(-n // PART)
     weights = np.empty(PART)
     for r in range(start, stop):
-        t = temperature[r if temperature.size > 1 else 0]
-        row, key = x[r], keys[r if keys.size > 1 else 0]
+        t = of_row(temperature, r)
+        row, key = x[r], of_row(keys, r)
         m = top(row, sign_of(x, t))
         if m != m or m == -np.inf:
             out[r, :] = NOT_A_NUMBER if m != m else NO_CLASS
@@ -203,7 +204,7 @@ def draw_lanes(x, out, temperature, keys, rows, stream, first_tie, totals, start
         join_words(tile, powers, n, width, work)
         for d in range(out.shape[1]):
             for r in range(width):
-                key = keys[first + r if keys.size > 1 else 0]
+                key = of_row(keys, first + r)
                 u, u_low = uniform(key, rows[first + r], d, stream + DRAW)
                 work[HIGH + r], work[LOW + r] = target_of(
                     work[BELOW + r], work[BELOW_LOW + r], u, u_low
@@ -215,7 +216,7 @@ def draw_lanes(x, out, temperature, keys, rows, stream, first_tie, totals, start
                     out[first + r, d] = last_present(tile, n, r)
         if not plain:
             for r in range(first, first + width):
-                t = temperature[r if temperature.size > 1 else 0]
+                t = of_row(temperature, r)
                 if regime(work[PEAK + r - first], t) != PLAIN:
                     draw_rows(x, out, temperature, keys, rows, stream, first_tie, totals, r, r + 1)
 

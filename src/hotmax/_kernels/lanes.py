@@ -19,8 +19,9 @@ from hotmax._kernels.arithmetic import (
     two_sum,
     with_fraction,
 )
-from hotmax._kernels.compiling import inline, kernel
+from hotmax._kernels.compiling import kernel
 from hotmax._kernels.narrow import top
+from hotmax._kernels.places import of_row
 from hotmax._kernels.softmax import (
     PLAIN,
     limit_sums,
@@ -43,16 +44,11 @@ PEAK, SCALE, SLOPE, SLOPE_LOW, TIES, BELOW, BELOW_LOW, HIGH, LOW, WORDS = range(
 )
 
 
-@inline
-def temperature_at(temperature, r):
-    return temperature[r if temperature.size > 1 else 0]
-
-
 @kernel
 def set_slopes(temperature, first, width, work):
     """log2(e) / T for each row, and the power of two that keeps float64 rows in range."""
     for r in range(width):
-        t = temperature_at(temperature, first + r)
+        t = of_row(temperature, first + r)
         scale = scale_of(t)
         work[SCALE + r] = scale
         work[SLOPE + r], work[SLOPE_LOW + r] = over(LOG2E, LOG2E_LOW, abs(t * scale))
@@ -107,7 +103,7 @@ def lane_sums(x, temperature, first, width, work, tile, powers):
     add_exponentials(tile, powers, x.shape[1], width, work)
     plain = True
     for r in range(width):
-        t = temperature_at(temperature, first + r)
+        t = of_row(temperature, first + r)
         if regime(work[PEAK + r], t) != PLAIN:
             plain = False
             sums = limit_sums(x[first + r], work[PEAK + r], t)
@@ -135,7 +131,7 @@ def softmax_lanes(x, out, temperature, start, stop, powers):
                 tile[c * LANES + r] = p * powers[c * LANES + r] * UNBIAS64
         if not plain:  # before x is overwritten, should out be x
             for r in range(width):
-                t = temperature_at(temperature, first + r)
+                t = of_row(temperature, first + r)
                 if regime(work[PEAK + r], t) != PLAIN:
                     limit = np.empty(n)
                     softmax_limit(x[first + r], limit, work[PEAK + r], t, work[TIES + r])
@@ -157,7 +153,7 @@ def log_softmax_lanes(x, out, temperature, start, stop, powers):
             set_slopes(temperature, first, width, work)
         lane_sums(x, temperature, first, width, work, tile, powers)
         for r in range(width):
-            t = temperature_at(temperature, first + r)
+            t = of_row(temperature, first + r)
             m, ties = work[PEAK + r], work[TIES + r]
             row = x[first + r]
             if regime(m, t) != PLAIN:
@@ -177,7 +173,7 @@ def logsumexp_lanes(x, out, temperature, start, stop, powers):
             set_slopes(temperature, first, width, work)
         lane_sums(x, temperature, first, width, work, tile, powers)
         for r in range(width):
-            t = temperature_at(temperature, first + r)
+            t = of_row(temperature, first + r)
             sums = work[TIES + r], work[BELOW + r], work[BELOW_LOW + r]
             out[first + r] = logsumexp_of(work[PEAK + r], t, sums)
 
@@ -192,6 +188,6 @@ def smoothmax_lanes(x, out, temperature, start, stop, powers):
             set_slopes(temperature, first, width, work)
         lane_sums(x, temperature, first, width, work, tile, powers)
         for r in range(width):
-            t = temperature_at(temperature, first + r)
+            t = of_row(temperature, first + r)
             sums = work[TIES + r], work[BELOW + r], work[BELOW_LOW + r]
             out[first + r] = smoothmax_of(work[PEAK + r], t, sums)

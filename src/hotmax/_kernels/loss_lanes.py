@@ -21,9 +21,9 @@ from hotmax._kernels.lanes import (
     WORDS,
     lane_sums,
     set_slopes,
-    temperature_at,
 )
 from hotmax._kernels.losses import chance_parts, is_ordinary, label_row, loss_parts
+from hotmax._kernels.places import of_row
 from hotmax._kernels.softmax import PLAIN, regime
 from hotmax._kernels.vectors import fma
 from hotmax._kernels.wide import product
@@ -36,7 +36,7 @@ SLANT, WEIGHT, OWN, AT_LABEL, MORE = range(0, 5 * LANES, LANES)
 def set_slants(scale, temperature, first, width, more):
     """scale / T of each row."""
     for r in range(width):
-        more[SLANT + r] = scale / temperature_at(temperature, first + r)
+        more[SLANT + r] = scale / of_row(temperature, first + r)
 
 
 @kernel
@@ -55,7 +55,7 @@ def load_labels(x, labels, weights, first, width, work, more):
 @kernel
 def losses_in_two_words(values, temperature, first, width, work, more):
     for r in range(width):
-        t = temperature_at(temperature, first + r)
+        t = of_row(temperature, first + r)
         sums = work[TIES + r], work[BELOW + r], work[BELOW_LOW + r]
         high, low = loss_parts(more[OWN + r], work[PEAK + r], t, sums)
         loss, weight = high + low, more[WEIGHT + r]
@@ -66,7 +66,7 @@ def losses_in_two_words(values, temperature, first, width, work, more):
 def scale_in_two_words(tile, powers, temperature, first, n, width, work, more):
     for r in range(width):
         t, sums = (
-            temperature_at(temperature, first + r),
+            of_row(temperature, first + r),
             (work[TIES + r], work[BELOW + r], work[BELOW_LOW + r]),
         )
         steep = more[SLANT + r] * more[WEIGHT + r]
@@ -110,7 +110,7 @@ def label_lanes(x, labels, weights, smoothing, scale, values, grads, temperature
             continue
         for r in range(width):
             row, label = first + r, labels[first + r]
-            t, m = temperature_at(temperature, row), work[PEAK + r]
+            t, m = of_row(temperature, row), work[PEAK + r]
             grad = grads[row] if grads.shape[0] else grads.reshape(-1)
             if label < 0:
                 values[row] = 0.0

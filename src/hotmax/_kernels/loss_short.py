@@ -12,7 +12,8 @@ from hotmax._kernels.arithmetic import exp2_plain
 from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.losses import is_ordinary, label_row
 from hotmax._kernels.narrow import top
-from hotmax._kernels.short import turn_group_in, turn_group_out
+from hotmax._kernels.places import borrowed, of_row
+from hotmax._kernels.short import room_for_group, turn_group_in, turn_group_out
 from hotmax._kernels.short_logs import (
     HEAT,
     are_plain,
@@ -23,16 +24,7 @@ from hotmax._kernels.short_logs import (
     words_of,
 )
 from hotmax._kernels.softmax import PLAIN, limit_sums, regime, sign_of
-from hotmax._kernels.vectors import (
-    WIDTH,
-    borrowed,
-    choose,
-    load,
-    spread,
-    store,
-    store_some,
-    widened,
-)
+from hotmax._kernels.vectors import WIDTH, choose, load, spread, store, store_some, widened
 
 # Where the words of WIDTH rows are kept: the logit of the label and its weight; scale / T, and that
 # times the weight; the sums; what exponentials are multiplied by, and the gradient at a label that
@@ -103,9 +95,8 @@ def mark_labels(tile, terms, labels, first, width, more):
 @kernel
 def label_short(x, labels, weights, smoothing, scale, values, grads, temperature):
     rows, n = x.shape
-    room = -(-n // WIDTH) * WIDTH
-    tile, copied = np.empty(room * WIDTH, np.float32), np.zeros((room + n) * WIDTH, np.float32)
-    terms, more = np.empty(room * WIDTH), np.zeros(MORE)
+    tile, copied = room_for_group(n)
+    terms, more = np.empty(tile.size), np.zeros(MORE)
     signs, heat = np.empty(WIDTH, np.float32), np.empty(HEAT)
     x, values = borrowed(x), borrowed(values)
     source, target = x.reshape(-1), borrowed(grads).reshape(-1)
@@ -115,9 +106,7 @@ def label_short(x, labels, weights, smoothing, scale, values, grads, temperature
         if temperature.size > 1 or first == 0:
             between = take_temperatures(x, temperature, first, rows, signs, heat)
             for r in range(WIDTH):
-                more[SLANT + r] = (
-                    scale / temperature[min(first + r, rows - 1) if temperature.size > 1 else 0]
-                )
+                more[SLANT + r] = scale / of_row(temperature, min(first + r, rows - 1))
         ordinary = load_labels(x, labels, weights, first, width, more)
         turn_group_in(source, first, width, n, copied, tile)
         m = peaks_of(tile, n, load(signs, 0))
@@ -133,7 +122,7 @@ def label_short(x, labels, weights, smoothing, scale, values, grads, temperature
                 continue
         for r in range(width):
             row, label = first + r, labels[first + r]
-            t = temperature[row if temperature.size > 1 else 0]
+            t = of_row(temperature, row)
             grad = grads[row] if grads.shape[0] else grads.reshape(-1)
             peak = top(x[row], sign_of(x, t))
             plain = regime(peak, t) == PLAIN

@@ -32,6 +32,7 @@ from hotmax._kernels.arithmetic import (
 )
 from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.narrow import is_narrow, softmax_narrow, top
+from hotmax._kernels.places import of_row
 from hotmax._kernels.softmax import (
     HARD,
     NAN,
@@ -388,7 +389,7 @@ def label_rows(x, labels, weights, smoothing, scale, values, grads, temperature,
             values[r] = 0.0
             grad[:] = 0.0
             continue
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         m = top(x[r], sign_of(x, t))
         sums = row_sums(x[r], exps, m, t, x[min(r + 1, last)])
         if exps is not None:

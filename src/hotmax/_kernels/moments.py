@@ -18,6 +18,7 @@ from hotmax._kernels.arithmetic import (
 )
 from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.narrow import top
+from hotmax._kernels.places import borrowed, of_row
 from hotmax._kernels.softmax import (
     FLAT,
     HARD,
@@ -28,7 +29,7 @@ from hotmax._kernels.softmax import (
     row_sums,
     sign_of,
 )
-from hotmax._kernels.vectors import WIDTH, borrowed, entry, load, load_some, spread, widened
+from hotmax._kernels.vectors import WIDTH, entry, load, load_some, spread, widened
 from hotmax._kernels.wide import constants_of, exponent, product
 
 FIRST = np.arange(float(WIDTH))
@@ -106,7 +107,7 @@ def softargmax_limit(x, m, temperature):
 def entropy_rows(x, out, temperature, start, stop):
     x = borrowed(x)
     for r in range(start, stop):
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         m = top(x[r], sign_of(x, t))
         if regime(m, t) != PLAIN:
             out[r] = entropy_limit(x[r], m, t)
@@ -123,7 +124,7 @@ def entropy_rows(x, out, temperature, start, stop):
 def softargmax_rows(x, out, temperature, start, stop):
     x = borrowed(x)
     for r in range(start, stop):
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         m = top(x[r], sign_of(x, t))
         if regime(m, t) != PLAIN:
             out[r] = softargmax_limit(x[r], m, t)

@@ -21,16 +21,15 @@ from hotmax._kernels.arithmetic import (
     exp2_plain,
 )
 from hotmax._kernels.compiling import inline, kernel
+from hotmax._kernels.places import fence, prefetch
 from hotmax._kernels.vectors import (
     WIDTH,
     add_in_any_order,
     choose,
-    fence,
     fma,
     load,
     load_some,
     maximum,
-    prefetch,
     spread,
     store,
     store_some,

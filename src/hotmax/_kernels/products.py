@@ -22,11 +22,9 @@ from numba.extending import intrinsic
 
 from hotmax._kernels.arithmetic import two_sum
 from hotmax._kernels.compiling import inline, kernel
+from hotmax._kernels.places import borrowed, declare, fetch
 from hotmax._kernels.vectors import (
     WIDTH,
-    borrowed,
-    declare,
-    fetch,
     fma,
     load,
     load_some,

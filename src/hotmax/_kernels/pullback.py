@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hotmax._kernels.compiling import kernel
+from hotmax._kernels.places import of_row
 from hotmax._kernels.softmax import sign_of
 from hotmax._kernels.vectors import add_in_any_order
 
@@ -49,7 +50,7 @@ def clear_absent(x, out, temperature):
 def softmax_pullback(x, p, g, out, temperature, start, stop):
     kind = p.dtype.type
     for r in range(start, stop):
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         slope = kind(0.0 if is_constant(x[r], p[r], t) else 1.0 / t)
         write_pullback(p[r], g[r], out[r], kind(mean_of(p[r], g[r])), slope)
         if p[r, 0] != p[r, 0]:

@@ -13,6 +13,7 @@ import math
 import numpy as np
 
 from hotmax._kernels.compiling import inline, kernel
+from hotmax._kernels.places import of_row
 
 # What a number is for. A caller's own count of calls goes above these, in steps of STREAMS.
 DRAW, NOISE, CHANCE, STREAMS = 0, 1, 2, 4
@@ -68,6 +69,6 @@ def gumbel(key, row, index, stream):
 def gumbel_rows(out, keys, rows, stream, start, stop):
     """Noise for every class of rows start..stop; `rows` are their numbers."""
     for r in range(start, stop):
-        key = keys[r if keys.size > 1 else 0]
+        key = of_row(keys, r)
         for c in range(out.shape[1]):
             out[r, c] = gumbel(key, rows[r], c, stream)

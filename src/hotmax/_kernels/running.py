@@ -30,6 +30,7 @@ from hotmax._kernels.arithmetic import (
     two_sum,
 )
 from hotmax._kernels.compiling import inline, kernel
+from hotmax._kernels.places import of_row
 from hotmax._kernels.products import LANES32, LANES64, ROWS32, ROWS64, add_tile, multiply_tile
 from hotmax._kernels.vectors import (
     WIDTH,
@@ -64,7 +65,7 @@ NORMAL = -125.0  # and float32 weights below 2**NORMAL are 0
 def slopes_of(scale, temperature, slope, slope_low):
     """scale / T in two words. 0 for a scale of 0, whatever T."""
     for r in range(slope.size):
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         slope[r], slope_low[r] = 0.0, 0.0
         if scale != 0.0:
             slope[r] = scale / t

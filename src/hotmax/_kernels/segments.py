@@ -6,6 +6,7 @@ import numpy as np
 
 from hotmax._kernels.compiling import kernel
 from hotmax._kernels.narrow import top
+from hotmax._kernels.places import of_row
 from hotmax._kernels.softmax import logsumexp_of, row_sums, sign_of, softmax_block
 
 
@@ -31,7 +32,7 @@ def order_segments(ids, starts, order):
 @kernel
 def segment_softmax_rows(x, order, starts, out, temperature):
     for r in range(x.shape[0]):
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         row = np.empty(x.shape[1])
         for j in range(order.size):
             row[j] = x[r, order[j]]
@@ -51,7 +52,7 @@ def segment_softmax_rows(x, order, starts, out, temperature):
 @kernel
 def segment_logsumexp_rows(x, order, starts, out, temperature):
     for r in range(x.shape[0]):
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         row = np.empty(x.shape[1])
         for j in range(order.size):
             row[j] = x[r, order[j]]

@@ -16,12 +16,11 @@ import numpy as np
 from hotmax._kernels.arithmetic import LOG2E, exp2_plain
 from hotmax._kernels.compiling import inline, kernel, quick_kernel
 from hotmax._kernels.narrow import top
+from hotmax._kernels.places import borrowed, float32s_at, of_row
 from hotmax._kernels.softmax import PLAIN, limit_sums, regime, sign_of, softmax_limit
 from hotmax._kernels.vectors import (
     WIDTH,
     any_of,
-    borrowed,
-    float32s_at,
     load,
     maximum,
     spread,
@@ -141,13 +140,18 @@ def soften(tile, n, signs, slopes, terms):
     return True
 
 
+@inline
+def room_for_group(n):
+    """Room for the classes of WIDTH rows, and for the same on the way in and out."""
+    room = -(-n // WIDTH) * WIDTH
+    return np.empty(room * WIDTH, np.float32), np.zeros((room + n) * WIDTH, np.float32)
+
+
 @kernel
 def softmax_short(x, out, temperature, start, stop):
     n = x.shape[1]
-    room = -(-n // WIDTH) * WIDTH
-    tile, terms = np.empty(room * WIDTH, np.float32), np.empty(room * WIDTH)
-    copied = np.zeros((room + n) * WIDTH, np.float32)
-    signs, slopes = np.empty(WIDTH, np.float32), np.empty(WIDTH)
+    tile, copied = room_for_group(n)
+    terms, signs, slopes = np.empty(tile.size), np.empty(WIDTH, np.float32), np.empty(WIDTH)
     x, out = borrowed(x), borrowed(out)
     source, target = x.reshape(-1), out.reshape(-1)
     between = True
@@ -156,7 +160,7 @@ def softmax_short(x, out, temperature, start, stop):
         if temperature.size > 1 or first == start:
             between = True
             for r in range(WIDTH):
-                t = temperature[min(first + r, stop - 1) if temperature.size > 1 else 0]
+                t = of_row(temperature, min(first + r, stop - 1))
                 signs[r] = sign_of(x, t)
                 slopes[r] = slope_of(t)
                 between = between and is_between(t)
@@ -165,7 +169,7 @@ def softmax_short(x, out, temperature, start, stop):
             turn_group_out(tile, n, copied, target, first, width)
         else:
             for r in range(first, first + width):
-                t = temperature[r if temperature.size > 1 else 0]
+                t = of_row(temperature, r)
                 softmax_alone(x, out, r, t, terms)
 
 

@@ -15,7 +15,14 @@ from hotmax._kernels.arithmetic import LN2, exp2_plain, two_sum
 from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.moments import entropy_limit, softargmax_limit
 from hotmax._kernels.narrow import top
-from hotmax._kernels.short import is_between, slope_of, turn_group_in, turn_group_out
+from hotmax._kernels.places import borrowed, of_row
+from hotmax._kernels.short import (
+    is_between,
+    room_for_group,
+    slope_of,
+    turn_group_in,
+    turn_group_out,
+)
 from hotmax._kernels.softmax import (
     PLAIN,
     limit_sums,
@@ -28,7 +35,6 @@ from hotmax._kernels.softmax import (
 from hotmax._kernels.vectors import (
     WIDTH,
     any_of,
-    borrowed,
     choose,
     fma,
     load,
@@ -146,7 +152,7 @@ def take_temperatures(x, temperature, first, stop, signs, heat):
     """The signs, slopes and sizes for WIDTH rows; False if a temperature is 0 or infinite."""
     between = True
     for r in range(WIDTH):
-        t = temperature[min(first + r, stop - 1) if temperature.size > 1 else 0]
+        t = of_row(temperature, min(first + r, stop - 1))
         signs[r] = sign_of(x, t)
         heat[SLOPE + r] = abs(slope_of(t))
         heat[INVERSE + r] = min(1.0 / abs(t), 1e300)
@@ -170,8 +176,7 @@ def are_plain(m, between):
 def for_short_rows(rule, limit, x, out, temperature, start, stop):
     """out[r] = rule(row r); limit(row r, m, T) for a row out of the ordinary."""
     n = x.shape[1]
-    room = -(-n // WIDTH) * WIDTH
-    tile, copied = np.empty(room * WIDTH, np.float32), np.zeros((room + n) * WIDTH, np.float32)
+    tile, copied = room_for_group(n)
     signs, heat = np.empty(WIDTH, np.float32), np.empty(HEAT)
     x, out = borrowed(x), borrowed(out)
     source = x.reshape(-1)
@@ -186,7 +191,7 @@ def for_short_rows(rule, limit, x, out, temperature, start, stop):
         if are_plain(m, between):
             continue
         for r in range(first, first + width):
-            t = temperature[r if temperature.size > 1 else 0]
+            t = of_row(temperature, r)
             own = top(x[r], sign_of(x, t))
             if regime(own, t) != PLAIN:
                 out[r] = limit(x[r], own, t)
@@ -233,8 +238,7 @@ def take_logarithms(tile, n, words):
 @kernel
 def log_softmax_short(x, out, temperature, start, stop):
     n = x.shape[1]
-    room = -(-n // WIDTH) * WIDTH
-    tile, copied = np.empty(room * WIDTH, np.float32), np.zeros((room + n) * WIDTH, np.float32)
+    tile, copied = room_for_group(n)
     signs, heat, limit = np.empty(WIDTH, np.float32), np.empty(HEAT), np.empty(n, np.float32)
     x, out = borrowed(x), borrowed(out)
     source, target = x.reshape(-1), out.reshape(-1)
@@ -248,7 +252,7 @@ def log_softmax_short(x, out, temperature, start, stop):
         take_logarithms(tile, n, words_of(m, signs, heat))
         if not are_plain(m, between):  # before x is overwritten, should out be x
             for r in range(width):
-                row, t = x[first + r], temperature[first + r if temperature.size > 1 else 0]
+                row, t = x[first + r], of_row(temperature, first + r)
                 own = top(row, sign_of(x, t))
                 if regime(own, t) != PLAIN:
                     log_softmax_limit(row, limit, own, t, limit_sums(row, own, t)[0])

@@ -32,7 +32,8 @@ from hotmax._kernels.narrow import (
     sums_narrow,
     top,
 )
-from hotmax._kernels.vectors import borrowed, fence, fma
+from hotmax._kernels.places import borrowed, fence, of_row
+from hotmax._kernels.vectors import fma
 from hotmax._kernels.wide import (
     log_softmax_wide,
     over,
@@ -247,7 +248,7 @@ def softmax_rows(x, out, temperature, start, stop, exps, streamed):
     x, out, own = borrowed(x), borrowed(out), borrowed(exps)
     notes = np.empty((2, -(-n // PART)))
     for r in range(start, stop):
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         if exps is not None:
             if own.size >= n and softmax_by_parts(x[r], out[r], own, notes, t, streamed):
                 continue
@@ -265,7 +266,7 @@ def softmax_rows_wide(x, out, temperature, start, stop, terms, streamed):
     """softmax_rows of float64 rows of up to BLOCK classes; `terms` is room for one."""
     x, out, terms = borrowed(x), borrowed(out), borrowed(terms)
     for r in range(start, stop):
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         m = top(x[r], sign_of(x, t))
         if regime(m, t) != PLAIN:
             softmax_limit(x[r], out[r], m, t, limit_sums(x[r], m, t)[0])
@@ -282,7 +283,7 @@ def softmax_rows_wide(x, out, temperature, start, stop, terms, streamed):
 def log_softmax_rows(x, out, temperature, start, stop, exps, streamed):
     x, out, exps = borrowed(x), borrowed(out), borrowed(exps)
     for r in range(start, stop):
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         m = top(x[r], sign_of(x, t))
         sums = row_sums(x[r], exps, m, t, x[min(r + 1, stop - 1)])
         log_softmax_block(x[r], out[r], exps, False, m, t, sums, streamed)
@@ -293,7 +294,7 @@ def log_softmax_rows(x, out, temperature, start, stop, exps, streamed):
 def logsumexp_rows(x, out, temperature, start, stop, exps, streamed):
     x, out, exps = borrowed(x), borrowed(out), borrowed(exps)
     for r in range(start, stop):
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         m = top(x[r], sign_of(x, t))
         out[r] = logsumexp_of(m, t, row_sums(x[r], exps, m, t, x[min(r + 1, stop - 1)]))
 
@@ -302,6 +303,6 @@ def logsumexp_rows(x, out, temperature, start, stop, exps, streamed):
 def smoothmax_rows(x, out, temperature, start, stop, exps, streamed):
     x, out, exps = borrowed(x), borrowed(out), borrowed(exps)
     for r in range(start, stop):
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         m = top(x[r], sign_of(x, t))
         out[r] = smoothmax_of(m, t, row_sums(x[r], exps, m, t, x[min(r + 1, stop - 1)]))

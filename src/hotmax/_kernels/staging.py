@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hotmax._kernels.compiling import inline, kernel
-from hotmax._kernels.vectors import WIDTH, borrowed, fence, load, store, stream, turned_vectors
+from hotmax._kernels.places import borrowed, fence, of_row
+from hotmax._kernels.vectors import WIDTH, load, store, stream, turned_vectors
 
 
 @inline
@@ -77,7 +78,7 @@ def hide(rows, mask, absent, present):
     """A masked entry becomes one that is not there; present[r]: is there one left in row r?"""
     rows, mask = borrowed(rows), borrowed(mask)
     for r in range(rows.shape[0]):
-        nothing = absent[r if absent.size > 1 else 0]
+        nothing = of_row(absent, r)
         line, allowed = rows[r], mask[r]
         count = 0
         for i in range(line.size):

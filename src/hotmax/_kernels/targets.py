@@ -21,6 +21,7 @@ from hotmax._kernels.losses import (
     write_probabilities,
 )
 from hotmax._kernels.narrow import top
+from hotmax._kernels.places import of_row
 from hotmax._kernels.softmax import NAN, NOTHING, PLAIN, regime, row_sums, sign_of
 from hotmax._kernels.wide import STRIP, accumulate, combine, over, product, scale_of
 
@@ -119,7 +120,7 @@ def target_rows(x, y, weights, smoothing, scale, values, grads, temperature, exp
     last = x.shape[0] - 1
     for r in range(x.shape[0]):
         grad = grads[r] if grads.shape[0] else grads.reshape(-1)
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         m = top(x[r], sign_of(x, t))
         sums = row_sums(x[r], exps, m, t, x[min(r + 1, last)])
         if exps is not None:

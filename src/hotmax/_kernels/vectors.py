@@ -1,4 +1,4 @@
-"""The words that Numba lacks: vectors of WIDTH entries, fma, bit casts, caches.
+"""The words that Numba lacks: vectors of WIDTH entries, fma, bit casts.
 
 A kernel that knows best how its loop should run says so with vectors: `load` WIDTH entries, compute
 with them as with numbers, `store` them. A number beside a vector stands for WIDTH of it, in the
@@ -11,7 +11,6 @@ sign of zero, so that it compiles to one instruction and a nan fix-up.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import operator
 from fractions import Fraction
@@ -19,29 +18,14 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import carray, config, types
+from numba import config, types
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, lower_cast, models, register_model
 
 from hotmax._kernels.compiling import inline
+from hotmax._kernels.places import declare, place_of
 
 WIDTH = 8  # entries of a vector, and rows and columns that are turned in registers
-
-
-def declare(builder: Any, name: str, result: Any, arguments: Any) -> Any:
-    """A function of LLVM's by name, declared once in a module."""
-    try:
-        return builder.module.get_global(name)
-    except KeyError:
-        return ir.Function(builder.module, ir.FunctionType(result, arguments), name)
-
-
-def fetch(builder: Any, place: Any) -> None:
-    """Ask for the cache line of a place, to be read soon."""
-    place, i32 = builder.bitcast(place, ir.IntType(8).as_pointer()), ir.IntType(32)
-    kinds = [place.type, i32, i32, i32]
-    function = declare(builder, "llvm.prefetch.p0", ir.VoidType(), kinds)
-    builder.call(function, [place, i32(0), i32(3), i32(1)])
 
 
 if config.DISABLE_JIT:  # the same words in plain Python, so that kernels can be stepped through
@@ -121,22 +105,8 @@ if config.DISABLE_JIT:  # the same words in plain Python, so that kernels can be
     def any_of(condition: Any) -> Any:
         return bool(condition.any())
 
-    def prefetch(array: Any, index: Any) -> None: ...
-
-    def fence() -> None: ...
-
     def turned_vectors(*vectors: Any) -> Any:
         return tuple(np.stack(vectors).T.copy())
-
-    def borrowed(array: Any) -> Any:
-        return array
-
-    def address_of(array: Any) -> Any:
-        return array.ctypes.data
-
-    def float32s_at(address: Any, shape: Any) -> Any:
-        entries = (ctypes.c_float * math.prod(shape)).from_address(address)
-        return np.ctypeslib.as_array(entries).reshape(shape)
 
 else:
 
@@ -298,13 +268,9 @@ else:
 
         return Vector(x)(Vector(x)), generate
 
-    def _pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
-        data = context.make_array(kind)(context, builder, array).data
-        return builder.gep(data, [index])
-
     def _line(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
         """A pointer to the WIDTH entries from array[index] on."""
-        place = _pointer(context, builder, kind, array, index)
+        place = place_of(context, builder, kind, array, index)
         return builder.bitcast(place, context.get_value_type(Vector(kind.dtype)).as_pointer())
 
     @intrinsic
@@ -442,61 +408,6 @@ else:
             return context.make_tuple(builder, signature.return_type, rows)
 
         return types.UniTuple(a, WIDTH)(*[a] * WIDTH), generate
-
-    @intrinsic
-    def prefetch(typing_context, array, index):
-        """Ask for the cache line of array[index]."""
-
-        def generate(context, builder, signature, arguments):
-            fetch(builder, _pointer(context, builder, signature.args[0], *arguments))
-            return context.get_dummy_value()
-
-        return types.void(array, types.intp), generate
-
-    @intrinsic
-    def fence(typing_context):
-        """Make streamed lines visible to other threads."""
-
-        def generate(context, builder, signature, arguments):
-            builder.fence("seq_cst")
-            return context.get_dummy_value()
-
-        return types.void(), generate
-
-    @intrinsic
-    def borrowed(typing_context, array):
-        """The same array, with nobody who counts its users.
-
-        Numba counts them at every slice, with instructions that wait until all that was streamed
-        has arrived: some 400 ns a row.
-        """
-
-        def generate(context, builder, signature, arguments):
-            kind = signature.return_type
-            if kind == types.none:
-                return context.get_dummy_value()
-            ours = context.make_array(kind)(context, builder, arguments[0])
-            ours.meminfo = ours.meminfo.type(None)
-            ours.parent = ours.parent.type(None)
-            return ours._getvalue()
-
-        return array(array), generate
-
-    @inline
-    def address_of(array):
-        return array.ctypes.data
-
-    @intrinsic
-    def _pointer_to(typing_context, address):
-        def generate(context, builder, signature, arguments):
-            return builder.inttoptr(arguments[0], ir.FloatType().as_pointer())
-
-        return types.CPointer(types.float32)(types.intp), generate
-
-    @inline
-    def float32s_at(address, shape):
-        """The float32 array that lies at an address."""
-        return carray(_pointer_to(address), shape)
 
 
 @inline

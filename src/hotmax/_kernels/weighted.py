@@ -18,6 +18,7 @@ from hotmax._kernels.arithmetic import (
     two_sum,
 )
 from hotmax._kernels.compiling import kernel
+from hotmax._kernels.places import of_row
 from hotmax._kernels.softmax import HARD, NAN, NOTHING, PLAIN, regime
 from hotmax._kernels.wide import over, product, scale_of
 
@@ -124,5 +125,5 @@ def weighted_row(x, weights, temperature):
 @kernel
 def weighted_rows(x, weights, out, signs, temperature, start, stop):
     for r in range(start, stop):
-        t = temperature[r if temperature.size > 1 else 0]
+        t = of_row(temperature, r)
         out[r], signs[r] = weighted_row(x[r], weights[r], t)

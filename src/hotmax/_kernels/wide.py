@@ -21,6 +21,7 @@ from hotmax._kernels.arithmetic import (
     with_fraction,
 )
 from hotmax._kernels.compiling import inline, kernel
+from hotmax._kernels.places import prefetch
 from hotmax._kernels.vectors import (
     WIDTH,
     choose,
@@ -28,7 +29,6 @@ from hotmax._kernels.vectors import (
     fma,
     load,
     load_some,
-    prefetch,
     spread,
     store,
     store_some,

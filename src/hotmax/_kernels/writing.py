@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 from hotmax._kernels.compiling import inline
-from hotmax._kernels.vectors import (
-    WIDTH,
-    address_of,
-    load,
-    load_some,
-    store,
-    store_some,
-    stream,
-)
+from hotmax._kernels.places import address_of
+from hotmax._kernels.vectors import WIDTH, load, load_some, store, store_some, stream
 
 LINE = 64  # bytes of a cache line
 
