@@ -126,7 +126,7 @@ GUARDED = """
     counts = [*range(1, 34), 63, 64, 65, 79, 80, 513, 1000, 17000]
     functions = (hm.softmax, hm.log_softmax, hm.softmin, hm.logsumexp, hm.smoothmax)
     for streamed in (1 << 23, 1):
-        _dispatch.STREAM = streamed
+        _dispatch.STREAM = _dispatch.STREAM_ROW = streamed
         for n, kind, at_end in itertools.product(counts, ("float32", "float64"), (False, True)):
             for rows in (1, 7, 8, 9, 24) if n < 100 else (1, 3):
                 x = inputs.array((rows, n), kind, at_end)

@@ -7,6 +7,7 @@ import pytest
 from comparisons import dtype_of
 
 import hotmax as hm
+from hotmax import _dispatch
 
 CLASSES = (2, 10, 64, 65, 1000, 5000, 200_000, 2_000_000)
 TYPES = ("float32", "float64")
@@ -216,6 +217,37 @@ def test_results_written_past_the_caches(type_name):
     assert all(bits(room[r]) == want for r in range(0, 900, 53))
     hm.softmax(batch, out=batch)
     assert all(bits(batch[r]) == want for r in range(0, 900, 53))
+
+
+@pytest.mark.parametrize("past_the_caches", [False, True])
+@pytest.mark.parametrize("n", [65, 79, 80, 81, 400, 1000, 1024, 4096, 16384, 16385, 33_000])
+def test_rows_written_while_the_next_is_computed(n, past_the_caches, monkeypatch):
+    """Writing runs ahead of reading by what the addresses of x and out ask for."""
+    if past_the_caches:
+        monkeypatch.setattr(_dispatch, "STREAM", 1)
+        monkeypatch.setattr(_dispatch, "STREAM_ROW", 1)
+    rng = np.random.default_rng(n)
+    batch = (rng.standard_normal((13, n)) * 4).astype(np.float32)
+    batch[2, n - 1] = np.nan  # in the last part, when the first ones have overwritten row 1
+    batch[4, 0] = np.inf
+    batch[5] *= 1e6
+    batch[7, n // 2 :] -= 400  # parts that are computed again
+    batch[9, : n // 2] -= 400
+    batch[12, -1] = 1e30
+    want = [bits(hm.softmax(row)) for row in batch]
+    for at_x in (0, 1, 4, 16, 1000):
+        for at_out in (0, 3, 16, 100, 1008):
+            # from one page on: addresses that have the same last bits are what matters
+            x, out = (np.full(batch.size + 2048, 7, np.float32) for _ in range(2))
+            begin_x, begin_out = (-a.ctypes.data % 4096 // 4 for a in (x, out))
+            inside = slice(begin_out + at_out, begin_out + at_out + batch.size)
+            rows = x[begin_x + at_x :][: batch.size].reshape(batch.shape)
+            rows[...] = batch
+            hm.softmax(rows, out=out[inside].reshape(batch.shape))
+            assert [bits(row) for row in out[inside].reshape(batch.shape)] == want, (at_x, at_out)
+            assert (np.delete(out, np.r_[inside]) == 7).all()
+        hm.softmax(rows, out=rows)
+        assert [bits(row) for row in rows] == want, at_x
 
 
 @pytest.mark.parametrize("type_name", ["float16", "bfloat16"])

@@ -509,6 +509,28 @@ def test_an_error_from_a_kernel_that_a_kernel_calls(tmp_path):
         assert prints(code, NUMBA_CACHE_DIR=cache).strip() == "('below', -7)"
 
 
+def test_a_kernel_with_a_loop_stays_apart(tmp_path):
+    """Also where a word is the first to call it: else its loop shares registers with all others."""
+    (tmp_path / "apart.py").write_text(
+        "from hotmax._kernels.compiling import inline, kernel\n"
+        "@kernel\ndef total(x):\n    s = 0.0\n    for v in x:\n        s += v\n    return s\n"
+        "@inline\ndef twice(x):\n    return 2.0 * total(x)\n"
+        "@kernel\ndef outer(x):\n    return twice(x)\n"
+    )
+    code = f"""
+        import sys
+        sys.path.insert(0, {str(tmp_path)!r})
+        import numpy as np
+        from apart import outer, total
+        assert outer(np.ones(5)) == 10.0
+        [translated] = total.word().overloads.values()
+        code = str(translated.library._final_module)
+        print("noinline" in code, "alwaysinline" in code)
+        """
+    cache = str(tmp_path / "cache")
+    assert prints(code, NUMBA_CACHE_DIR=cache).split() == ["True", "False"]
+
+
 def test_a_stored_kernel_is_only_loaded(tmp_path):
     """Getting ready to compile takes Numba half a second; whoever then needs it, still gets it."""
     (tmp_path / "twice.py").write_text(

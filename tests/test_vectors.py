@@ -10,7 +10,7 @@ import pytest
 from numba import njit
 
 from hotmax._kernels import places, vectors as v
-from hotmax._kernels.vectors import WIDTH
+from hotmax._kernels.vectors import LINE, WIDTH
 
 RNG = np.random.default_rng(0)
 KINDS = [np.float32, np.float64]
@@ -151,11 +151,46 @@ def test_across_a_vector(kind):
 
 
 @each_kind
+def test_lines(kind):
+    """Long vectors compute as short ones do, and come apart into two of them."""
+
+    @njit
+    def run(a, out, low, high):
+        line = v.load_line(a, 0)
+        v.store(out, 0, v.choose(line > 0.0, v.fma(line, 2.0, line), -line))
+        first, second = v.halves(line)
+        v.store(low, 0, v.widened(first))
+        v.store(high, 0, second)
+
+    a = RNG.standard_normal(LINE).astype(kind)
+    out, low, high = np.empty(LINE, kind), np.empty(WIDTH), np.empty(WIDTH, kind)
+    run(a, out, low, high)
+    np.testing.assert_array_equal(out, np.where(a > 0, (a * np.float64(3)).astype(kind), -a))
+    np.testing.assert_array_equal(np.append(low, high), a)
+
+
+@each_kind
+@pytest.mark.parametrize("place", range(WIDTH))
+def test_maximum_of(kind, place):
+    @njit
+    def run(a):
+        return v.maximum_of(v.load(a, 0))
+
+    a = np.linspace(-3, -1, WIDTH).astype(kind)
+    a[place] = 2
+    assert run(a) == 2
+    a[place] = np.nan
+    assert np.isnan(run(a))
+
+
+@each_kind
 def test_streamed_lines_arrive(kind):
     @njit
     def run(a, out):
-        for i in range(0, out.size, WIDTH):
+        for i in range(0, out.size // 2, WIDTH):
             v.stream(out, i, v.load(a, i))
+        for i in range(out.size // 2, out.size, LINE):
+            v.stream(out, i, v.load_line(a, i))
         places.fence()
 
     room = np.zeros(1024 + 64, kind)

@@ -40,6 +40,7 @@ STAGE = 1 << 17  # entries of a staging buffer
 COLUMNS = 3 << 18  # bytes of it, if classes lie apart: the more side by side, the fewer visits
 LONG = 1 << 20  # classes from which the blocks of one row are shared among threads
 STREAM = 1 << 23  # bytes from which a result is written past the caches
+STREAM_ROW = 6144  # and of a row: what is written past the caches holds up reading for a while
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def compute_long(
 def compute_all(operation: Operation, x2: Array, out: Array, temperature: Array) -> None:
     """All rows of a contiguous x2, over threads."""
     rows, classes = x2.shape
-    streamed = out.nbytes >= STREAM
+    streamed = out.nbytes >= STREAM and classes * out.itemsize >= STREAM_ROW
     if classes >= LONG and operation.finish is not None:
         for r in range(rows):
             t = float(temperature[r if temperature.size > 1 else 0])
@@ -151,7 +152,9 @@ def compute_all(operation: Operation, x2: Array, out: Array, temperature: Array)
     if x2.size <= STEP:
         work(0, rows)
     else:
-        _threads.for_ranges(work, rows, range_of(rows, classes))
+        # a few rows at least: each is written while the next one is computed
+        least = max(STEP // classes, min(rows // (4 * _threads.get_threads()), 4), 1)
+        _threads.for_shrinking_ranges(work, rows, least, max(8 * STEP // classes, least))
 
 
 def range_of(rows: int, classes: int) -> int:

@@ -4,7 +4,7 @@
     write    the same relative to the column's maximum, times 1 / sum
 
 A matrix is read twice, row by row, as it lies in memory. An even power of two changes no digit, and
-each column has the 2 * WIDTH sums that a row has in `exp_narrow`: the bits are those of a row.
+each column has the LINE sums that a row has in `exp_narrow`: the bits are those of a row.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from hotmax._kernels.arithmetic import UNBIAS32, exp2_line32
 from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.narrow import PART, is_narrow, line32, peak_of, power_of, scaled, unit_of
 from hotmax._kernels.places import borrowed, fence, prefetch
-from hotmax._kernels.vectors import WIDTH, load, maximum, store, stream, widened
+from hotmax._kernels.vectors import LINE, WIDTH, load_line, maximum, store, stream, widened
 
-LINE = 2 * WIDTH  # columns of a cache line
 STRIP = 512  # columns at a time
-PHASES = 2 * WIDTH  # sums that a row has
+PHASES = LINE  # sums that a row has
 FIRST = 16  # rows that tell k
 REACH = 48  # how far, in powers of two, a column may rise above its first rows
 
@@ -33,8 +32,8 @@ TOP, BEGUN, ORIGIN, INVERSE, INVERSE_LOW, PEAK, SHARE, FACTS = range(8)
 def raise_tops(x, facts, start, stop):
     """facts[TOP] = the largest of each column so far and x[start:stop]."""
     for i in range(start, stop):
-        for j in range(0, x.shape[1], WIDTH):
-            store(facts[TOP], j, maximum(load(x[i], j), load(facts[TOP], j)))
+        for j in range(0, x.shape[1], LINE):
+            store(facts[TOP], j, maximum(load_line(x[i], j), load_line(facts[TOP], j)))
 
 
 @inline
@@ -46,7 +45,7 @@ def phase_of(i, n):
 
 @inline
 def exponential(v, facts, j, slope, slope_low):
-    return exp2_line32(v, slope, slope_low, load(facts[ORIGIN], j))
+    return exp2_line32(v, slope, slope_low, load_line(facts[ORIGIN], j))
 
 
 @inline
@@ -57,14 +56,11 @@ def add_exponentials(x, facts, slope, slope_low, sums):
         row, upcoming, total = x[i], x[min(i + 1, n - 1)], sums[phase_of(i, n)]
         for j in range(0, x.shape[1], LINE):
             prefetch(upcoming, j)
-            v, w = load(row, j), load(row, j + WIDTH)
+            v = load_line(row, j)
             # the new entry first: else the compiler stores with a mask, for nearly half of the time
-            store(facts[TOP], j, maximum(v, load(facts[TOP], j)))
-            store(facts[TOP], j + WIDTH, maximum(w, load(facts[TOP], j + WIDTH)))
+            store(facts[TOP], j, maximum(v, load_line(facts[TOP], j)))
             e = exponential(v, facts, j, slope, slope_low)
-            f = exponential(w, facts, j + WIDTH, slope, slope_low)
-            store(total, j, load(total, j) + widened(e))
-            store(total, j + WIDTH, load(total, j + WIDTH) + widened(f))
+            store(total, j, load_line(total, j) + widened(e))
 
 
 @inline
@@ -82,10 +78,10 @@ def sum_of_phases(sums, j):
 @inline
 def probability(v, facts, j, slope, slope_low):
     constants = (
-        load(facts[INVERSE], j),
-        load(facts[INVERSE_LOW], j),
-        load(facts[PEAK], j),
-        load(facts[SHARE], j),
+        load_line(facts[INVERSE], j),
+        load_line(facts[INVERSE_LOW], j),
+        load_line(facts[PEAK], j),
+        load_line(facts[SHARE], j),
     )
     return scaled(exponential(v, facts, j, slope, slope_low), constants)
 
@@ -97,14 +93,11 @@ def write_columns(x, out, facts, slope, slope_low, streamed):
         row, upcoming, target = x[i], x[min(i + 1, n - 1)], out[i]
         for j in range(0, x.shape[1], LINE):
             prefetch(upcoming, j)
-            p = probability(load(row, j), facts, j, slope, slope_low)
-            q = probability(load(row, j + WIDTH), facts, j + WIDTH, slope, slope_low)
+            p = probability(load_line(row, j), facts, j, slope, slope_low)
             if streamed:
                 stream(target, j, p)
-                stream(target, j + WIDTH, q)
             else:
                 store(target, j, p)
-                store(target, j + WIDTH, q)
 
 
 @kernel

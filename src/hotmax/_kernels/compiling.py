@@ -26,7 +26,8 @@ def kernel(function: Any, nogil: bool = True) -> Any:
     if config.DISABLE_JIT:
         return np.errstate(all="ignore")(function)
     compiled = _compiled(function, FunctionCache, nogil=nogil)
-    word = compiled.word = cache(partial(_word, function))  # what kernels that call this one get
+    # what kernels that call this one get; unasked, Numba would do as it does with the caller
+    word = compiled.word = cache(partial(_word, function, forceinline=False))
     compiled.get_call_template = lambda *types: word().get_call_template(*types)
     compiled.get_overload = lambda signature: word().get_overload(signature)
     return compiled

@@ -24,13 +24,16 @@ from hotmax._kernels.arithmetic import log1p_parts, reciprocal, two_sum
 from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.narrow import (
     CHUNK,
+    FACTS,
     PART,
+    exp_parts,
     is_narrow,
     log_softmax_narrow,
-    softmax_by_parts,
+    scale_parts,
     softmax_narrow,
     sums_narrow,
     top,
+    write_parts,
 )
 from hotmax._kernels.places import borrowed, fence, of_row
 from hotmax._kernels.vectors import fma
@@ -246,18 +249,26 @@ def smoothmax_of(m, temperature, sums):
 def softmax_rows(x, out, temperature, start, stop, exps, streamed):
     n = x.shape[1]
     x, out, own = borrowed(x), borrowed(out), borrowed(exps)
-    notes = np.empty((2, -(-n // PART)))
+    facts = np.empty((FACTS, -(-n // PART)))
+    waits = False  # does the row before lie in `own`, to be written?
     for r in range(start, stop):
         t = of_row(temperature, r)
         if exps is not None:
-            if own.size >= n and softmax_by_parts(x[r], out[r], own, notes, t, streamed):
-                continue
+            if own.size >= n:
+                m = exp_parts(x[r], own, facts, t, out[max(r - 1, start)], waits, streamed)
+                waits = m == m
+                if waits:
+                    scale_parts(x[r], own, facts, m, t)
+                    continue
         m = top(x[r], sign_of(x, t))
         sums = row_sums(x[r], own, m, t, x[min(r + 1, stop - 1)])
         if exps is not None:
             softmax_block(x[r], out[r], own, own.size >= n, m, t, sums, streamed)
         else:
             softmax_block(x[r], out[r], None, False, m, t, sums, streamed)
+    if exps is not None:
+        if waits:
+            write_parts(own, out[stop - 1], facts, 0, streamed)
     fence()
 
 

@@ -26,6 +26,7 @@ from hotmax._kernels.compiling import inline
 from hotmax._kernels.places import declare, place_of
 
 WIDTH = 8  # entries of a vector, and rows and columns that are turned in registers
+LINE = 2 * WIDTH  # entries of a long vector: float32 numbers of a cache line
 
 
 if config.DISABLE_JIT:  # the same words in plain Python, so that kernels can be stepped through
@@ -58,7 +59,7 @@ if config.DISABLE_JIT:  # the same words in plain Python, so that kernels can be
         if not vectors:
             return _fma(a, b, c)
         kind = vectors[0].dtype
-        terms = (np.broadcast_to(np.asarray(v, kind), WIDTH) for v in (a, b, c))
+        terms = (np.broadcast_to(np.asarray(v, kind), vectors[0].size) for v in (a, b, c))
         return np.array([_fma(*entries) for entries in zip(*terms, strict=True)], kind)
 
     def scaled_by(q: Any, shifted: Any) -> Any:
@@ -81,6 +82,9 @@ if config.DISABLE_JIT:  # the same words in plain Python, so that kernels can be
     def load(array: Any, i: Any) -> Any:
         return array[i : i + WIDTH].copy()
 
+    def load_line(array: Any, i: Any) -> Any:
+        return array[i : i + LINE].copy()
+
     def load_some(array: Any, i: Any, count: Any, fill: Any) -> Any:
         vector = np.full(WIDTH, fill, array.dtype)
         some = array[i : i + min(count, WIDTH)]
@@ -88,7 +92,7 @@ if config.DISABLE_JIT:  # the same words in plain Python, so that kernels can be
         return vector
 
     def store(array: Any, i: Any, vector: Any) -> None:
-        array[i : i + WIDTH] = vector
+        array[i : i + vector.size] = vector
 
     def store_some(array: Any, i: Any, count: Any, vector: Any) -> None:
         count = min(count, WIDTH)
@@ -98,6 +102,9 @@ if config.DISABLE_JIT:  # the same words in plain Python, so that kernels can be
 
     def widened(vector: Any) -> Any:
         return vector.astype(np.float64)
+
+    def halves(line: Any) -> Any:
+        return line[:WIDTH], line[WIDTH:]
 
     def entry(vector: Any, i: Any) -> Any:
         return vector[i]
@@ -111,27 +118,28 @@ if config.DISABLE_JIT:  # the same words in plain Python, so that kernels can be
 else:
 
     class Vector(types.Type):  # type: ignore[misc]
-        """WIDTH numbers of one type, in as many registers as the processor needs for them."""
+        """Numbers of one type, in as many registers as the processor needs for them."""
 
-        def __init__(self, kind: Any) -> None:
-            self.kind = kind
-            super().__init__(name=f"Vector({kind})")
+        def __init__(self, kind: Any, width: int = WIDTH) -> None:
+            self.kind, self.width = kind, width
+            super().__init__(name=f"Vector({kind}, {width})")
 
     @register_model(Vector)
     class VectorModel(models.PrimitiveModel):  # type: ignore[misc]
         def __init__(self, manager, vector):
             entry = ir.IntType(1) if vector.kind == types.boolean else manager[vector.kind].be_type
-            super().__init__(manager, vector, ir.VectorType(entry, WIDTH))
+            super().__init__(manager, vector, ir.VectorType(entry, vector.width))
 
-    def _splat(builder: Any, value: Any) -> Any:
-        line = ir.VectorType(value.type, WIDTH)
+    def _splat(builder: Any, value: Any, width: int) -> Any:
+        line = ir.VectorType(value.type, width)
         one = builder.insert_element(ir.Constant(line, ir.Undefined), value, ir.IntType(32)(0))
-        zeros = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), width), [0] * width)
         return builder.shuffle_vector(one, ir.Constant(line, ir.Undefined), zeros)
 
     @lower_cast(types.Number, Vector)
     def _from_number(context, builder, source, target, value):
-        return _splat(builder, context.cast(builder, value, source, target.kind))
+        number = context.cast(builder, value, source, target.kind)
+        return _splat(builder, number, target.width)
 
     def _together(arguments: Any) -> Any:
         """The type that numbers and vectors side by side are computed in."""
@@ -146,7 +154,7 @@ else:
     def _suffix(kind: Any) -> str:
         """How LLVM calls the type in the names of its functions."""
         name = f"f{_entry(kind).bitwidth}"
-        return f"v{WIDTH}{name}" if isinstance(kind, Vector) else name
+        return f"v{kind.width}{name}" if isinstance(kind, Vector) else name
 
     def _define(symbol: Any, emit: Any, compares: bool = False, count: int = 2) -> None:
         """An operator between vectors, or a vector and a number."""
@@ -156,7 +164,7 @@ else:
             def generic(self, arguments, keywords):
                 if len(arguments) == count and any(isinstance(a, Vector) for a in arguments):
                     kind = _together(arguments)
-                    result = Vector(types.boolean) if compares else kind
+                    result = Vector(types.boolean, kind.width) if compares else kind
                     return signature(result, *[kind] * count)
                 return None
 
@@ -215,7 +223,7 @@ else:
             bits = ir.IntType(number.bitwidth)
             shift = bits(23 if number == types.float32 else 52)
             if isinstance(kind, Vector):
-                shift = ir.Constant(ir.VectorType(bits, WIDTH), [shift] * WIDTH)
+                shift = ir.Constant(ir.VectorType(bits, kind.width), [shift] * kind.width)
             whole, k = (builder.bitcast(value, shift.type) for value in arguments)
             return builder.bitcast(
                 builder.add(whole, builder.shl(k, shift)), context.get_value_type(kind)
@@ -256,7 +264,7 @@ else:
 
         kind = _together((a, b))
         if isinstance(condition, Vector):
-            kind = Vector(_entry(kind))
+            kind = Vector(_entry(kind), condition.width)
         return kind(condition, kind, kind), generate
 
     @intrinsic
@@ -268,25 +276,31 @@ else:
 
         return Vector(x)(Vector(x)), generate
 
-    def _line(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
-        """A pointer to the WIDTH entries from array[index] on."""
+    def _line(context: Any, builder: Any, kind: Any, vector: Any, array: Any, index: Any) -> Any:
+        """A pointer to the entries of a vector from array[index] on."""
         place = place_of(context, builder, kind, array, index)
-        return builder.bitcast(place, context.get_value_type(Vector(kind.dtype)).as_pointer())
+        line = context.get_value_type(Vector(kind.dtype, vector.width))
+        return builder.bitcast(place, line.as_pointer())
 
-    @intrinsic
-    def load(typing_context, array, i):
-        """array[i : i + WIDTH], of entries side by side."""
+    def _loading(width: int) -> Any:
+        def word(typing_context, array, i):
+            def generate(context, builder, signature, arguments):
+                kind, vector = signature.args[0], signature.return_type
+                place = _line(context, builder, kind, vector, *arguments)
+                return builder.load(place, align=kind.dtype.bitwidth // 8)
 
-        def generate(context, builder, signature, arguments):
-            kind = signature.args[0]
-            place = _line(context, builder, kind, *arguments)
-            return builder.load(place, align=kind.dtype.bitwidth // 8)
+            return Vector(array.dtype, width)(array, types.intp), generate
 
-        return Vector(array.dtype)(array, types.intp), generate
+        return word
+
+    # array[i : i + WIDTH], of entries side by side
+    load = intrinsic(_loading(WIDTH))
+    # array[i : i + LINE]: where registers are that long, half as many instructions
+    load_line = intrinsic(_loading(LINE))
 
     def _converted(context: Any, builder: Any, vector: Any, value: Any, kind: Any) -> Any:
         """A vector in the float type of an array."""
-        line = context.get_value_type(Vector(kind))
+        line = context.get_value_type(Vector(kind, vector.width))
         size = vector.kind.bitwidth
         if size == kind.bitwidth:
             return value
@@ -296,10 +310,11 @@ else:
         def word(typing_context, array, i, vector):
             def generate(context, builder, signature, arguments):
                 kind = signature.args[0]
-                place = _line(context, builder, kind, *arguments[:2])
+                place = _line(context, builder, kind, vector, *arguments[:2])
                 value = _converted(context, builder, vector, arguments[2], kind.dtype)
                 size = kind.dtype.bitwidth // 8
-                stored = builder.store(value, place, align=WIDTH * size if streamed else size)
+                whole = min(vector.width * size, 64)
+                stored = builder.store(value, place, align=whole if streamed else size)
                 if streamed:
                     flag = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
                     stored.set_metadata("nontemporal", flag)
@@ -309,16 +324,16 @@ else:
 
         return word
 
-    # array[i : i + WIDTH] = vector, in the array's type
+    # array[i : i + vector's length] = vector, in the array's type
     store = intrinsic(_storing(streamed=False))
-    # The same past the caches; array[i] must lie at a multiple of the vector's size.
+    # The same past the caches; array[i] must lie at a multiple of its size, or of 64 bytes.
     stream = intrinsic(_storing(streamed=True))
 
     def _first(builder: Any, count: Any) -> Any:
         """A condition that holds in the first `count` entries."""
         line = ir.VectorType(count.type, WIDTH)
         return builder.icmp_signed(
-            "<", ir.Constant(line, list(range(WIDTH))), _splat(builder, count)
+            "<", ir.Constant(line, list(range(WIDTH))), _splat(builder, count, WIDTH)
         )
 
     @intrinsic
@@ -328,7 +343,7 @@ else:
         def generate(context, builder, signature, arguments):
             kind, vector = signature.args[0], signature.return_type
             line = context.get_value_type(vector)
-            place = _line(context, builder, kind, *arguments[:2])
+            place = _line(context, builder, kind, vector, *arguments[:2])
             i32 = ir.IntType(32)
             first = _first(builder, arguments[2])
             name = f"llvm.masked.load.{_suffix(vector)}.p0"
@@ -345,7 +360,7 @@ else:
 
         def generate(context, builder, signature, arguments):
             kind = signature.args[0]
-            place = _line(context, builder, kind, *arguments[:2])
+            place = _line(context, builder, kind, vector, *arguments[:2])
             value = _converted(context, builder, vector, arguments[3], kind.dtype)
             i32 = ir.IntType(32)
             first = _first(builder, arguments[2])
@@ -365,7 +380,20 @@ else:
         def generate(context, builder, signature, arguments):
             return _converted(context, builder, vector, arguments[0], types.float64)
 
-        return Vector(types.float64)(vector), generate
+        return Vector(types.float64, vector.width)(vector), generate
+
+    @intrinsic
+    def halves(typing_context, line):
+        """The first WIDTH entries of a line, and the others."""
+
+        def generate(context, builder, signature, arguments):
+            kind, [whole] = signature.return_type, arguments
+            places = (range(WIDTH), range(WIDTH, LINE))
+            masks = [ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), list(p)) for p in places]
+            parts = [builder.shuffle_vector(whole, whole, mask) for mask in masks]
+            return context.make_tuple(builder, kind, parts)
+
+        return types.UniTuple(Vector(line.kind), 2)(line), generate
 
     @intrinsic
     def entry(typing_context, vector, i):
@@ -381,7 +409,7 @@ else:
         """Does the condition hold in any entry?"""
 
         def generate(context, builder, signature, arguments):
-            bits = ir.IntType(WIDTH)
+            bits = ir.IntType(condition.width)
             return builder.icmp_unsigned("!=", builder.bitcast(arguments[0], bits), bits(0))
 
         return types.boolean(condition), generate
@@ -416,6 +444,14 @@ def sum_of(v):
     near = (entry(v, 0) + entry(v, 4)) + (entry(v, 2) + entry(v, 6))
     far = (entry(v, 1) + entry(v, 5)) + (entry(v, 3) + entry(v, 7))
     return near + far
+
+
+@inline
+def maximum_of(v):
+    """The largest of a vector's entries, nan if any is nan."""
+    near = maximum(maximum(entry(v, 0), entry(v, 4)), maximum(entry(v, 2), entry(v, 6)))
+    far = maximum(maximum(entry(v, 1), entry(v, 5)), maximum(entry(v, 3), entry(v, 7)))
+    return maximum(near, far)
 
 
 @inline
