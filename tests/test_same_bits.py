@@ -9,7 +9,7 @@ from comparisons import dtype_of
 import hotmax as hm
 from hotmax import _dispatch
 
-CLASSES = (2, 10, 64, 65, 1000, 5000, 200_000, 2_000_000)
+CLASSES = (2, 10, 64, 65, 128, 129, 1000, 5000, 200_000, 2_000_000)
 TYPES = ("float32", "float64")
 BATCHES = (1, 2, 7, 1000)
 FUNCTIONS = (hm.softmax, hm.log_softmax, hm.logsumexp, hm.smoothmax, hm.entropy, hm.softargmax)

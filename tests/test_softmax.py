@@ -245,7 +245,7 @@ def test_special_values(name, temperature, type_name):
             smooth = temperature * LN2
         expected = [np.asarray(v, np.float64).astype(dtype) for v in (p, log_p, lse, smooth)]
         expected += [np.asarray(v, np.float64).astype(dtype) for v in (entropy, index)]
-    for n in (len(row), 70, 600):
+    for n in (len(row), 40, 70, 600):
         x = np.array(padded(row, n) if n > len(row) else row).astype(dtype)
         ordinary = np.linspace(0, 1, n).astype(dtype)
         batch = np.stack([ordinary, x, ordinary])

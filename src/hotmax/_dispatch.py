@@ -56,6 +56,7 @@ class Operation:
     empty: float | None  # for a row with nothing allowed; None: as the kernel has it
     wide: Callable[..., None] | None = None  # over float64 rows, with room for one row
     columns: Callable[..., bool] | None = None  # over float32 rows side by side, classes apart
+    short_classes: int = SHORT  # up to which a float32 row is short
 
 
 def compute(
@@ -70,7 +71,7 @@ def compute(
     """Rows start..stop of a contiguous x2, in the calling thread."""
     classes = x2.shape[1]
     narrow = x2.dtype == FLOAT32
-    if narrow and classes <= SHORT:
+    if narrow and classes <= operation.short_classes:
         operation.short(x2, out, temperature, start, stop)
     elif operation.lanes is None:
         operation.rows(x2, out, temperature, start, stop)

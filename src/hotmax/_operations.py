@@ -29,6 +29,7 @@ LOG_SOFTMAX = Operation(
     kernels.log_softmax_block,
     reduces=False,
     empty=-math.inf,
+    short_classes=short_logs.SHORT_LOGS,
 )
 LOGSUMEXP = Operation(
     "logsumexp",
@@ -38,6 +39,7 @@ LOGSUMEXP = Operation(
     kernels.logsumexp_of,
     reduces=True,
     empty=None,
+    short_classes=short_logs.SHORT_LOGS,
 )
 SMOOTHMAX = Operation(
     "smoothmax",
@@ -47,6 +49,7 @@ SMOOTHMAX = Operation(
     kernels.smoothmax_of,
     reduces=True,
     empty=None,
+    short_classes=short_logs.SHORT_LOGS,
 )
 ENTROPY = Operation(
     "entropy",
@@ -56,6 +59,7 @@ ENTROPY = Operation(
     None,
     reduces=True,
     empty=0.0,
+    short_classes=short_logs.SHORT_LOGS,
 )
 SOFTARGMAX = Operation(
     "softargmax",
@@ -65,6 +69,7 @@ SOFTARGMAX = Operation(
     None,
     reduces=True,
     empty=0.0,
+    short_classes=short_logs.SHORT_LOGS,
 )
 
 OPERATIONS = {

@@ -47,6 +47,12 @@ def two_difference(a, b):
 
 
 @inline
+def power_of_two(k):
+    """2**k for an integer k <= 0, and 2**-1000 below that. (math.ldexp would be a call.)"""
+    return float64_of((1023 + np.int64(max(k, -1000.0))) << 52)
+
+
+@inline
 def reciprocal(high, low):
     """1 / (high + low) in two words."""
     inverse = 1.0 / high

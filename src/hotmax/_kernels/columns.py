@@ -9,11 +9,9 @@ each column has the LINE sums that a row has in `exp_narrow`: the bits are those
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from hotmax._kernels.arithmetic import UNBIAS32, exp2_line32
+from hotmax._kernels.arithmetic import UNBIAS32, exp2_line32, power_of_two
 from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.narrow import PART, is_narrow, line32, peak_of, power_of, scaled, unit_of
 from hotmax._kernels.places import borrowed, fence, prefetch
@@ -130,7 +128,7 @@ def softmax_columns(x, out, temperature, facts, sums, streamed):
         line = line32(m, temperature)
         peak = peak_of(m, temperature, line)
         unit = unit_of(m, temperature) / UNBIAS32
-        total = math.ldexp(sum_of_phases(sums, j), -int(rise))
+        total = sum_of_phases(sums, j) * power_of_two(-rise)
         total += unit - np.float64(peak)
         inverse = np.float32(1.0 / total)
         facts[ORIGIN, j] = line[2]

@@ -19,6 +19,7 @@ from hotmax._kernels.arithmetic import (
     UNBIAS32,
     exp2_line32,
     exp2_plain,
+    power_of_two,
 )
 from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.places import address_of, fence, prefetch
@@ -335,7 +336,7 @@ def scale_parts(x, exps, facts, m, temperature):
     power = power_of(m, temperature)
     total = 0.0
     for p in range(facts.shape[1]):
-        total += math.ldexp(facts[SUM, p], int(facts[POWER, p] - power))
+        total += facts[SUM, p] * power_of_two(facts[POWER, p] - power)
     line = line32(m, temperature)
     peak = peak_of(m, temperature, line)
     unit = unit_of(m, temperature) / UNBIAS32
@@ -343,14 +344,14 @@ def scale_parts(x, exps, facts, m, temperature):
     total += unit - np.float64(peak)
     for p in range(facts.shape[1]):
         start, stop = p * PART, min((p + 1) * PART, x.size)
-        shift = int(facts[POWER, p] - power)
+        shift = facts[POWER, p] - power
         if shift < -32:  # so small an inverse might leave the range of float32
             exp_narrow(x, exps, start, stop, start, line, x)
-            shift = 0
-        wide = math.ldexp(1.0 / total, shift)
+            shift = 0.0
+        wide = power_of_two(shift) / total
         inverse = np.float32(wide)
         facts[INVERSE, p], facts[INVERSE_LOW, p] = inverse, wide - np.float64(inverse)
-        facts[PEAK, p] = peak if shift == 0 else -1.0
+        facts[PEAK, p] = peak if shift == 0.0 else -1.0
         facts[SHARE, p] = unit / total
 
 

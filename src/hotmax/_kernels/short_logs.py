@@ -45,6 +45,7 @@ from hotmax._kernels.vectors import (
     widened,
 )
 
+SHORT_LOGS = 128  # classes: more than in `short`, as one row alone would wait for its logarithm
 LOWEST = -1000.0  # 2**LOWEST is nothing beside 1
 
 # Where the temperatures of WIDTH rows are kept: log2(e) / |T|, 1 / |T| and |T|.
@@ -61,7 +62,7 @@ def halved(whole, rest, exponent, step, power):
 
 @inline
 def log1p_short(s):
-    """log(1 + s) in float64 for 0 <= s < 128, right to 2**-36 relative."""
+    """log(1 + s) in float64 for 0 <= s < SHORT_LOGS, right to 2**-36 relative."""
     whole, rest = two_sum(1.0, s)
     whole, rest, exponent = halved(whole, rest, 0.0, 4.0, 16.0)
     whole, rest, exponent = halved(whole, rest, exponent, 2.0, 4.0)
@@ -102,7 +103,8 @@ def sums_of(tile, n, words):
     ties, below = spread(-1.0), spread(0.0)
     for c in range(n):
         d = gap(tile, c, words)
-        e = exp2_plain(d * slope)
+        # not 2**LOWEST for a class that is not there: smoothmax multiplies it by T
+        e = choose(d * slope < LOWEST, 0.0, exp2_plain(d * slope))
         ties = ties + choose(d < 0.0, 0.0, 1.0)
         below = below + choose(d < 0.0, e, 0.0)
     return ties + below
