@@ -220,7 +220,7 @@ def test_results_written_past_the_caches(type_name):
 
 
 @pytest.mark.parametrize("past_the_caches", [False, True])
-@pytest.mark.parametrize("n", [65, 79, 80, 81, 400, 1000, 1024, 4096, 16384, 16385, 33_000])
+@pytest.mark.parametrize("n", [65, 79, 80, 81, 400, 1000, 1024, 8192, 8193, 33_000])
 def test_rows_written_while_the_next_is_computed(n, past_the_caches, monkeypatch):
     """Writing runs ahead of reading by what the addresses of x and out ask for."""
     if past_the_caches:

@@ -30,12 +30,12 @@ from hotmax._kernels.vectors import (
     choose,
     fma,
     halves,
-    load,
     load_line,
     load_some,
     maximum,
     maximum_of,
     spread,
+    spread_line,
     store,
     store_some,
     stream,
@@ -45,7 +45,7 @@ from hotmax._kernels.vectors import (
 from hotmax._kernels.writing import BYTES, write
 
 CHUNK = 512  # classes that stay in the first-level cache from one loop to the next
-PART = 16384  # classes that stay in the second-level cache, with their exponentials
+PART = 8192  # classes that stay in the second-level cache, with their exponentials
 PAGE = 4096  # bytes: places that lie pages apart are not told apart at once
 NEAR = 512  # bytes between reading and writing, at least
 
@@ -54,16 +54,17 @@ NEAR = 512  # bytes between reading and writing, at least
 def top(x, sign):
     """max(sign * x), nan if any x is nan, -inf if there is none."""
     none = x.dtype.type(-np.inf)
-    a = b = c = d = spread(none)  # four at a time: one waits for its last comparison
-    whole = x.size // (4 * WIDTH) * (4 * WIDTH)
-    for i in range(0, whole, 4 * WIDTH):
-        a = maximum(a, sign * load(x, i))
-        b = maximum(b, sign * load(x, i + WIDTH))
-        c = maximum(c, sign * load(x, i + 2 * WIDTH))
-        d = maximum(d, sign * load(x, i + 3 * WIDTH))
+    a = b = c = d = spread_line(none)  # four side by side: one would wait for its last comparison
+    whole = x.size // (4 * LINE) * (4 * LINE)
+    for i in range(0, whole, 4 * LINE):
+        a = maximum(a, sign * load_line(x, i))
+        b = maximum(b, sign * load_line(x, i + LINE))
+        c = maximum(c, sign * load_line(x, i + 2 * LINE))
+        d = maximum(d, sign * load_line(x, i + 3 * LINE))
+    first, second = halves(maximum(maximum(a, b), maximum(c, d)))
     for i in range(whole, x.size, WIDTH):
-        a = maximum(a, sign * load_some(x, i, x.size - i, sign * none))
-    return np.float64(maximum_of(maximum(maximum(a, b), maximum(c, d))))
+        first = maximum(first, sign * load_some(x, i, x.size - i, sign * none))
+    return np.float64(maximum_of(maximum(first, second)))
 
 
 @inline

@@ -79,6 +79,9 @@ if config.DISABLE_JIT:  # the same words in plain Python, so that kernels can be
     def spread(x: Any) -> Any:
         return np.full(WIDTH, x)
 
+    def spread_line(x: Any) -> Any:
+        return np.full(LINE, x)
+
     def load(array: Any, i: Any) -> Any:
         return array[i : i + WIDTH].copy()
 
@@ -267,14 +270,17 @@ else:
             kind = Vector(_entry(kind), condition.width)
         return kind(condition, kind, kind), generate
 
-    @intrinsic
-    def spread(typing_context, x):
-        """WIDTH times x."""
+    def _spreading(width: int) -> Any:
+        def word(typing_context, x):
+            def generate(context, builder, signature, arguments):
+                return arguments[0]
 
-        def generate(context, builder, signature, arguments):
-            return arguments[0]
+            return Vector(x, width)(Vector(x, width)), generate
 
-        return Vector(x)(Vector(x)), generate
+        return word
+
+    spread = intrinsic(_spreading(WIDTH))  # WIDTH times x
+    spread_line = intrinsic(_spreading(LINE))  # LINE times x
 
     def _line(context: Any, builder: Any, kind: Any, vector: Any, array: Any, index: Any) -> Any:
         """A pointer to the entries of a vector from array[index] on."""
