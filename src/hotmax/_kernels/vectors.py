@@ -1,8 +1,9 @@
-"""The words that Numba lacks: vectors of WIDTH entries, fma, bit casts.
+"""The words that Numba lacks: vectors of WIDTH or LINE entries, fma, bit casts.
 
 A kernel that knows best how its loop should run says so with vectors: `load` WIDTH entries, compute
-with them as with numbers, `store` them. A number beside a vector stands for WIDTH of it, in the
-vector's type. What is written for numbers alone with these words serves vectors too.
+with them as with numbers, `store` them. A number beside a vector stands for as many of it, in the
+vector's type. What is written for numbers alone with these words serves vectors too, and so does it
+long vectors: `load_line` gives LINE entries, which `halves` makes two vectors.
 
 Two kinds of fast-math flag are used, each on one instruction and never on a whole kernel:
 `add_in_any_order` may be reassociated, so that a sum vectorises; `maximum` may ignore the
