@@ -7,12 +7,14 @@ memory to the next one of the same size. The C library does the same with memory
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import math
 import mmap
+import operator
 import os
 import sys
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -29,12 +31,12 @@ MOST = 1 << 28  # bytes of the largest result whose memory is kept
 COUNT = 2  # results whose memory is kept
 
 _own = threading.local()
-_kept: deque[Array] = deque(maxlen=COUNT)  # one more pushes the oldest out
+_kept: deque[Ending] = deque(maxlen=COUNT)  # one more pushes the oldest out
 
-_advise = None
+# Tells the system that it may take the pages of a mapping if memory runs short.
+_offer: Callable[[Any], object] | None = None
 if sys.platform == "linux" and hasattr(mmap, "MADV_FREE"):
-    _advise = ctypes.CDLL(None).madvise
-    _advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    _offer = operator.methodcaller("madvise", mmap.MADV_FREE)
 
 
 def forget() -> None:
@@ -72,37 +74,61 @@ class Lease:
         self.block = block
         self.__array_interface__ = block.__array_interface__
 
-    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not is_finalizing() and may_be_taken(self.block):
-            _kept.append(self.block)
 
+class Ending(weakref.ref[Lease]):
+    """Carries a block, and the mapping it lies in, to what is called when its lease ends.
 
-def may_be_taken(block: Array) -> bool:
-    """Tell the system that it may have these pages if memory runs short; True if it could be told.
-
-    Until then they stay as they are. Whole pages only: others may live in the rest of the last.
+    That has to be C's: Python code in a destructor swallows a Ctrl-C that comes meanwhile.
     """
-    if _advise is None or block.nbytes > MOST:
-        return False
-    whole = block.nbytes // mmap.PAGESIZE * mmap.PAGESIZE
-    return bool(_advise(block.ctypes.data, whole, mmap.MADV_FREE) == 0)
+
+    __slots__ = ("block", "madvise", "mapping")
+    block: Array
+    mapping: mmap.mmap
+    madvise: Callable[..., None]
 
 
-def block_of(size: int) -> Array:
-    """Memory of an earlier result of this size, or new. It begins at a huge page.
+def lease(mapping: mmap.mmap, block: Array) -> Lease:
+    """When it ends the system may have the block's pages, and the block waits to be used again."""
+    taken = Lease(block)
+    waits, offered = Ending(taken, _kept.append), Ending(taken, _offer)
+    waits.mapping, waits.block, offered.madvise = mapping, block, mapping.madvise
+    # The newest is called first: nobody has the block again before its pages are offered.
+    taken.endings = waits, offered  # type: ignore[attr-defined]
+    return taken
+
+
+def waiting(size: int) -> Lease | None:
+    """The block of an earlier result of this size, if one waits."""
+    for _ in range(COUNT):
+        try:
+            ending = _kept.popleft()
+        except IndexError:
+            return None
+        if ending.block.nbytes == size:
+            return lease(ending.mapping, ending.block)
+        _kept.append(ending)
+    return None
+
+
+def mapped(size: int) -> Lease | None:
+    """New pages, huge ones if the system has any; None if it cannot be told what they are for."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    try:
+        mapping = mmap.mmap(-1, size + HUGE, flags=flags)
+        _offer(mapping)  # type: ignore[misc]
+    except OSError:
+        return None
+    with contextlib.suppress(OSError):  # a system without huge pages
+        mapping.madvise(mmap.MADV_HUGEPAGE)
+    return lease(mapping, at_huge_page(np.frombuffer(mapping, np.uint8), size))
+
+
+def at_huge_page(whole: Array, size: int) -> Array:
+    """The part of that size that begins at a huge page.
 
     NumPy asks for huge pages, and gets small ones where a page is not all the array's own: at
     64 MB a quarter of the time of softmax goes into those.
     """
-    for _ in range(COUNT):
-        try:
-            block = _kept.popleft()
-        except IndexError:
-            break
-        if block.nbytes == size:
-            return block
-        _kept.append(block)
-    whole = np.empty(size + HUGE, np.uint8)
     start = -whole.ctypes.data % HUGE
     return whole[start : start + size]
 
@@ -112,4 +138,11 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     size = math.prod(shape) * dtype.itemsize
     if size < LARGE:
         return np.empty(shape, dtype)
-    return np.asarray(Lease(block_of(size))).view(dtype).reshape(shape)
+    taken = None
+    if _offer is not None and size <= MOST:
+        taken = waiting(size) or mapped(size)
+    if taken is None:
+        block = at_huge_page(np.empty(size + HUGE, np.uint8), size)
+    else:
+        block = np.asarray(taken)
+    return block.view(dtype).reshape(shape)
