@@ -144,7 +144,7 @@ def main() -> None:
     lines = [*dict.fromkeys(KINDS.values()), HEATED]
     note = (
         "The worst error in units in the last place (ULP); inf: nan or infinity where a number is "
-        "due. logsumexp's is in ULP of the larger of its two terms. "
+        "due. logsumexp's is in ULP of the larger of max / T and its own value. "
         f"At temperature 1, but for the last line. Against mpmath with {mp.dps} digits. "
         f"hotmax {hm.__version__}, {tables.versions('numpy', 'scipy', 'torch', 'jax', 'mpmath')}."
     )

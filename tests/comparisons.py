@@ -126,6 +126,7 @@ CASES = (
     ),
     Case("ties", values(3, 1, 3, 3, 0, 1, -2), SIGNED),
     Case("ties, 1000 classes", lambda dtype: np.round(normal(1000, 3.0)(dtype)), TEMPERATURES),
+    Case("ties, log sum and maximum cancel", values(*[-0.33948892] * 2, *[-30.0] * 127), ONE),
     Case("all equal", values(*[5.0] * 7), SIGNED),
     Case("all equal, 1000 classes", values(*[-2.5] * 1000), TEMPERATURES),
     Case("subnormal outcomes", subnormal_outcomes(40), MILD),

@@ -199,7 +199,7 @@ def smoothmax(x, temperature=1.0, where=None) -> mpmath.mpf:
 
 
 def smoothmax_scale(x, temperature=1.0, where=None) -> mpmath.mpf:
-    """The larger of abs(max) and abs(T log sum): its two terms may cancel."""
+    """The larger of abs(max) and its own value: its two terms may cancel."""
     row = row_of(x, temperature, where)
     own = smoothmax(x, temperature, where)
     return max(abs(row.m), abs(own)) if mp.isfinite(own) else own

@@ -154,14 +154,14 @@ def ties_and_below(x, exps, sign, m):
 @inline
 def may_hold_ties(total):
     """A sum this small is worth telling ties from the rest: a larger one has digits to spare."""
-    return 1.0 - 2.0**-10 < total < 2.0
+    return 1.0 - 2.0**-10 < total < 4.0
 
 
 @inline
 def sums_narrow(x, exps, m, temperature, upcoming):
     """(ties, below); `exps` keeps the exponentials, times 2**BIAS32, if it is long enough.
 
-    Ties are told apart only in a chunk that sums to between 1 and 2: elsewhere they can share a
+    Ties are told apart only in a chunk that sums to between 1 and 4: elsewhere they can share a
     float64 with the rest and lose nothing. While it computes, the row that comes next is fetched,
     which saves a large array a tenth of its time.
     """
