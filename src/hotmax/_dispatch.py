@@ -30,10 +30,11 @@ from hotmax._conversion import put
 from hotmax._kernels.columns import FACTS, PHASES, STRIP
 from hotmax._kernels.lanes import LANES
 from hotmax._kernels.narrow import CHUNK, settle, top
+from hotmax._kernels.places import LINE_BYTES
 from hotmax._kernels.short import SHORT
 from hotmax._kernels.softmax import BLOCK, KEEP, add_sums, block_sums
 from hotmax._kernels.staging import hide, turned
-from hotmax._memory import LINE, empty, keep, room
+from hotmax._memory import empty, keep, room
 
 STEP = 1 << 18  # entries that one range of rows holds at least: some 150 microseconds of work
 STAGE = 1 << 17  # entries of a staging buffer
@@ -153,7 +154,7 @@ def compute_all(operation: Operation, x2: Array, out: Array, temperature: Array)
     if x2.size <= STEP:
         work(0, rows)
     else:
-        # a few rows at least: each is written while the next one is computed
+        # Four rows at least, if there are enough: each is written while the next one is computed.
         least = max(STEP // classes, min(rows // (4 * _threads.get_threads()), 4), 1)
         _threads.for_shrinking_ranges(work, rows, least, max(8 * STEP // classes, least))
 
@@ -189,7 +190,7 @@ def is_beside(array: Array) -> bool:
 
 def is_at_lines(array: Array) -> bool:
     """Does each row begin at a cache line?"""
-    return array.ctypes.data % LINE == 0 and array.strides[0] % LINE == 0
+    return array.ctypes.data % LINE_BYTES == 0 and array.strides[0] % LINE_BYTES == 0
 
 
 def compute_columns(
@@ -197,7 +198,7 @@ def compute_columns(
 ) -> bool:
     """Whole cache lines of columns as they lie; False, with nothing done, if it cannot be done."""
     width = x.shape[1]
-    if width % (LINE // 4):
+    if width % (LINE_BYTES // 4):
         return False
     facts, sums = np.empty((FACTS, width), np.float32), np.empty((PHASES, width))
     return columns(x, out, temperature, facts, sums, streamed and is_at_lines(out))

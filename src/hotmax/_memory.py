@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from hotmax._boundary import FLOAT32, Array
+from hotmax._kernels.places import LINE_BYTES
 
-LINE = 64  # bytes of a cache line
 ROOM = 1 << 20  # bytes of scratch space that a thread keeps
 HUGE = 1 << 21  # bytes of a huge page
 LARGE = 1 << 25  # bytes from which the C library has new pages only
@@ -55,9 +55,9 @@ def room(name: str, size: int, dtype: np.dtype[Any] = FLOAT32) -> Array:
     keeping: a signal handler that calls hotmax finds none.
     """
     kept: Array | None = _own.__dict__.pop(name, None)
-    if kept is None or kept.nbytes < size * dtype.itemsize + LINE:
-        kept = np.empty(size * dtype.itemsize + LINE, np.uint8)
-    start = -kept.ctypes.data % LINE
+    if kept is None or kept.nbytes < size * dtype.itemsize + LINE_BYTES:
+        kept = np.empty(size * dtype.itemsize + LINE_BYTES, np.uint8)
+    start = -kept.ctypes.data % LINE_BYTES
     return kept[start : start + size * dtype.itemsize].view(dtype)
 
 

@@ -13,7 +13,16 @@ import numpy as np
 
 from hotmax._kernels.arithmetic import UNBIAS32, exp2_line32, power_of_two
 from hotmax._kernels.compiling import inline, kernel
-from hotmax._kernels.narrow import PART, is_narrow, line32, peak_of, power_of, scaled, unit_of
+from hotmax._kernels.narrow import (
+    PART,
+    in_two32,
+    is_narrow,
+    line32,
+    peak_of,
+    power_of,
+    scaled,
+    unit_of,
+)
 from hotmax._kernels.places import borrowed, fence, prefetch
 from hotmax._kernels.vectors import LINE, WIDTH, load_line, maximum, store, stream, widened
 
@@ -130,10 +139,8 @@ def softmax_columns(x, out, temperature, facts, sums, streamed):
         unit = unit_of(m, temperature) / UNBIAS32
         total = sum_of_phases(sums, j) * power_of_two(-rise)
         total += unit - np.float64(peak)
-        inverse = np.float32(1.0 / total)
         facts[ORIGIN, j] = line[2]
-        facts[INVERSE, j] = inverse
-        facts[INVERSE_LOW, j] = np.float32(1.0 / total - np.float64(inverse))
+        facts[INVERSE, j], facts[INVERSE_LOW, j] = in_two32(1.0 / total)
         facts[PEAK, j], facts[SHARE, j] = peak, np.float32(unit / total)
     write_columns(x, out, facts, slope, slope_low, streamed)
     fence()

@@ -22,7 +22,7 @@ from hotmax._kernels.arithmetic import (
     power_of_two,
 )
 from hotmax._kernels.compiling import inline, kernel
-from hotmax._kernels.places import address_of, fence, prefetch
+from hotmax._kernels.places import LINE_BYTES, address_of, fence, prefetch
 from hotmax._kernels.vectors import (
     LINE,
     WIDTH,
@@ -42,7 +42,7 @@ from hotmax._kernels.vectors import (
     sum_of,
     widened,
 )
-from hotmax._kernels.writing import BYTES, write
+from hotmax._kernels.writing import write
 
 CHUNK = 512  # classes that stay in the first-level cache from one loop to the next
 PART = 8192  # classes that stay in the second-level cache, with their exponentials
@@ -81,15 +81,17 @@ def power_of(m, temperature):
 
 
 @inline
+def in_two32(wide):
+    """A float64 in two words of float32."""
+    high = np.float32(wide)
+    return high, np.float32(wide - np.float64(high))
+
+
+@inline
 def line32(m, temperature):
     """The arguments of exp2_line32 for exp(x / T) / 2**k."""
-    wide = LOG2E / temperature
-    slope = np.float32(wide)
-    return (
-        slope,
-        np.float32(wide - np.float64(slope)),
-        np.float32(np.float64(ROUND32) - power_of(m, temperature)),
-    )
+    slope, slope_low = in_two32(LOG2E / temperature)
+    return slope, slope_low, np.float32(np.float64(ROUND32) - power_of(m, temperature))
 
 
 @inline
@@ -219,9 +221,7 @@ def settle():
 @inline
 def softmax_narrow(x, out, exps, kept, m, temperature, total, streamed):
     line = line32(m, temperature)
-    wide = UNBIAS32 / (total * unit_of(m, temperature))
-    inverse = np.float32(wide)
-    inverse_low = np.float32(wide - np.float64(inverse))
+    inverse, inverse_low = in_two32(UNBIAS32 / (total * unit_of(m, temperature)))
     peak = peak_of(m, temperature, line)
     constants = inverse, inverse_low, peak, np.float32(1.0 / total)
     for start in range(0, x.size, exps.size):
@@ -262,9 +262,9 @@ def lead_of(x, out):
     A store holds up the loads soon after it whose addresses have the same last 12 bits: with none
     apart, softmax took 0.76 ns an entry, and 0.45 with 128 entries.
     """
-    lead = -address_of(out) % BYTES // out.itemsize
+    lead = -address_of(out) % LINE_BYTES // out.itemsize
     short = (NEAR - (address_of(out[lead:]) - address_of(x))) % PAGE
-    return lead + (-(-short // BYTES) * LINE if short < 2 * NEAR else 0)
+    return lead + (-(-short // LINE_BYTES) * LINE if short < 2 * NEAR else 0)
 
 
 @kernel
@@ -318,7 +318,7 @@ def exp_parts(x, exps, facts, temperature, before, waits, streamed):
                 write_parts(exps, before, facts, p, streamed)
             return np.nan
         line = line32(own, temperature)
-        upcoming = x[min(PART, x.size) :]
+        upcoming = x[min(PART, x.size) :]  # past its end lies the next row: only to be fetched
         if waits:
             constants = constants_at(facts, p)
             total = exp_and_write(
@@ -349,9 +349,7 @@ def scale_parts(x, exps, facts, m, temperature):
         if shift < -32:  # so small an inverse might leave the range of float32
             exp_narrow(x, exps, start, stop, start, line, x)
             shift = 0.0
-        wide = power_of_two(shift) / total
-        inverse = np.float32(wide)
-        facts[INVERSE, p], facts[INVERSE_LOW, p] = inverse, wide - np.float64(inverse)
+        facts[INVERSE, p], facts[INVERSE_LOW, p] = in_two32(power_of_two(shift) / total)
         facts[PEAK, p] = peak if shift == 0.0 else -1.0
         facts[SHARE, p] = unit / total
 

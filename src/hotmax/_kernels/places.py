@@ -13,6 +13,8 @@ from numba.extending import intrinsic
 
 from hotmax._kernels.compiling import inline
 
+LINE_BYTES = 64  # of a cache line
+
 
 def declare(builder: Any, name: str, result: Any, arguments: Any) -> Any:
     """A function of LLVM's by name, declared once in a module."""

@@ -10,8 +10,8 @@ Entries at the maximum are exactly 1, so they are counted, not summed: `below` k
 however small it is. Blocks of a long row are summed apart and added in order, so a row's bits do
 not depend on who computes which block.
 
-The arithmetic is in `wide` (float64, two words) and `narrow` (float32, long rows). Rows of up to
-SHORT classes are computed side by side, in `lanes`.
+The arithmetic is in `wide` (float64, two words) and `narrow` (float32, long rows). Short rows are
+computed side by side, in `short` and `short_logs` (float32) and `lanes` (float64).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hotmax._kernels.compiling import inline
-from hotmax._kernels.places import address_of
+from hotmax._kernels.places import LINE_BYTES, address_of
 from hotmax._kernels.vectors import (
     LINE,
     WIDTH,
@@ -13,8 +13,6 @@ from hotmax._kernels.vectors import (
     store_some,
     stream,
 )
-
-BYTES = 64  # of a cache line
 
 
 @inline
@@ -26,7 +24,7 @@ def write(rule, source, out, constants, streamed):
     """
     n = out.size
     zero = source.dtype.type(0.0)
-    head = min((-address_of(out)) % BYTES // out.itemsize, n) if streamed else 0
+    head = min((-address_of(out)) % LINE_BYTES // out.itemsize, n) if streamed else 0
     tail = head + (n - head) // LINE * LINE
     for i in range(0, head, WIDTH):
         count = min(head - i, WIDTH)
