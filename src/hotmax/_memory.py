@@ -68,10 +68,11 @@ def keep(name: str, scratch: Array) -> None:
 
 
 class Lease:
-    """The base of an array that lies in `block`, and of all its views: it goes with the last."""
+    """The base of an array that lies in a block, and of all its views: it goes with the last."""
+
+    endings: tuple[Ending, Ending]  # they keep the block, too
 
     def __init__(self, block: Array) -> None:
-        self.block = block
         self.__array_interface__ = block.__array_interface__
 
 
@@ -93,7 +94,7 @@ def lease(mapping: mmap.mmap, block: Array) -> Lease:
     waits, offered = Ending(taken, _kept.append), Ending(taken, _offer)
     waits.mapping, waits.block, offered.madvise = mapping, block, mapping.madvise
     # The newest is called first: nobody has the block again before its pages are offered.
-    taken.endings = waits, offered  # type: ignore[attr-defined]
+    taken.endings = waits, offered
     return taken
 
 
