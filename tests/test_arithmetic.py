@@ -169,6 +169,26 @@ def test_exp2_line32(m, temperature):
     assert not exp2_line32_of(far.astype(np.float32), *constants).any()
 
 
+def test_reach32():
+    """Within reach, an exponential is right without a look at it."""
+
+    def both(x, slope, slope_low, origin):
+        e, shifted = words.exp2_unclipped32(x, slope, slope_low, origin)
+        return e, words.reach32(shifted)
+
+    run = njit(both)
+    line = np.float32(1.0), np.float32(0.0), words.ROUND32
+    for k in range(-190, 70):
+        for x in (np.float32(k), np.float32(k + 0.4), np.float32(k - 0.4)):
+            e, reach = run(x, *line)
+            if -185 <= k <= 63:
+                assert reach == k + 185
+                true = mp.mpf(2) ** (mp.mpf(float(x)) + words.BIAS32)
+                assert reference.ulps(float(e), true, "float32") < 1
+            else:
+                assert reach > 248
+
+
 # --- log --------------------------------------------------------------------------------------
 
 

@@ -106,26 +106,44 @@ def test_axis(n, type_name):
             assert bits(f(rows[0].reshape(2, -1), axis=(0, 1))) == bits(want[0]), f.__name__
 
 
-@pytest.mark.parametrize("n", [65, 79, 513, 5000, 17_000])
+@pytest.mark.parametrize("n", [65, 79, 513, 5000, 8192, 8193, 17_000])
 @pytest.mark.parametrize("columns", [16, 40, 528])
-def test_columns_as_they_lie(n, columns):
+def test_columns_as_they_lie(n, columns, monkeypatch):
     """Many float32 columns side by side are read row by row, unless one of them is special."""
+    taken = []
+    compute = _dispatch.compute_columns
+
+    def compute_and_tell(*arguments):
+        taken.append(compute(*arguments))
+        return taken[-1]
+
+    monkeypatch.setattr(_dispatch, "compute_columns", compute_and_tell)
     x = (np.random.default_rng(n).standard_normal((n, columns)) * 4).astype(np.float32)
-    x[:, 3] = -1e3 + x[:, 3] / 64  # a sum far from 1
-    x[17:, 7] += 60  # a maximum well above the first rows
-    for change in (None, np.nan, np.inf, -np.inf, 3e4):
-        if change is not None:
-            x[n // 2, 1] = change
-            x[: n // 2, 2] = -np.inf
-        rows = hm.softmax(np.ascontiguousarray(x.T))
-        assert bits(hm.softmax(x, axis=0).T) == bits(rows), change
-        place = x.copy()
-        hm.softmax(place, axis=0, out=place)
-        assert bits(place.T) == bits(rows), change
-    halves = np.round(2 * np.nan_to_num(x, posinf=0, neginf=0)) / 2  # exponents half way to others
+    halves = np.round(2 * x) / 2  # exponents half way to others
     heat = hm.temperature_of_base(2)
     rows = hm.softmax(np.ascontiguousarray(halves.T), temperature=heat)
     assert bits(hm.softmax(halves, axis=0, temperature=heat).T) == bits(rows)
+    x[:, 3] = -1e3 + x[:, 3] / 64  # a sum far from 1
+    x[17:, 7] += 20  # a maximum well above the first rows
+    x[:, 8] += np.linspace(0, 20, n)
+    x[:, 9] -= np.linspace(0, 300, n)
+    ties = x[:, 10 : 10 + columns // 2]  # or nearly so: rounded, their exponentials are the same
+    near = ties[0] / 1000
+    ties[:] = ties / 4 - 25
+    ties[1], ties[-1], ties[n // 2] = near, np.nextafter(near, -1), np.nextafter(near, 1)
+    for change in (None, np.nan, np.inf, -np.inf, 3e4, "far above"):
+        changed = x.copy()
+        if change == "far above":
+            changed[n // 2 :, 7] += 60
+        elif change is not None:
+            changed[n // 2, 1] = change
+            changed[: n // 2, 2] = -np.inf
+        taken.clear()
+        rows = hm.softmax(np.ascontiguousarray(changed.T))
+        assert bits(hm.softmax(changed, axis=0).T) == bits(rows), change
+        assert all(taken) is (change is None and columns % 16 == 0), change
+        hm.softmax(changed, axis=0, out=changed)
+        assert bits(changed.T) == bits(rows), change
     cube = np.stack([x, x[::-1]])
     assert bits(hm.softmax(cube, axis=1)[1]) == bits(hm.softmax(cube[1].copy(), axis=0))
 
@@ -248,6 +266,36 @@ def test_rows_written_while_the_next_is_computed(n, past_the_caches, monkeypatch
             assert (np.delete(out, np.r_[inside]) == 7).all()
         hm.softmax(rows, out=rows)
         assert [bits(row) for row in rows] == want, at_x
+
+
+def assert_each_as_alone(batch, temperature, what):
+    got = hm.softmax(batch, temperature=temperature)
+    for r, row in enumerate(batch):
+        assert bits(got[r]) == bits(hm.softmax(row, temperature=temperature)), (what, r)
+
+
+ODD_NANS = np.array([0x7F800001, 0xFF800001, 0x7FC00123, 0xFFFFFFFF], np.uint32).view(np.float32)
+POWERS = [*range(20, 260, 3), *(k + half for k in (47, 48, 49, 184, 185, 186) for half in (0, 0.5))]
+
+
+@pytest.mark.parametrize("place", [0, 5, 16, 8000, 8191, 8192, 9000, 9004])
+@pytest.mark.parametrize("temperature", [1.0, 0.37, -1.0])
+def test_an_entry_out_of_reach(place, temperature):
+    """A long row goes the quick way, unless it is the first of a call or an entry is far away."""
+    x = np.random.default_rng(0).standard_normal((4, 9005)).astype(np.float32)
+    far = [np.inf, 1e30, 5678.0, *(np.log(2) * temperature * k for k in POWERS)]
+    for entry in (*far, *(-v for v in far), *ODD_NANS):
+        x[2, place] = entry
+        assert_each_as_alone(x, temperature, entry)
+
+
+@pytest.mark.parametrize("fall", [8, 16, 18, 20, 21, 22, 23, 24, 40])
+def test_parts_far_below_their_row(fall):
+    """What a part is multiplied by keeps its digits, whatever power of two it is relative to."""
+    x = np.random.default_rng(0).standard_normal((8, 196_608)) / 100
+    x[:, 100_000:] = x[:, 100_000:] * 100 - fall
+    x.reshape(8, -1, 8192)[:, 13:, :16] -= 5  # the first lines, which tell the power of two
+    assert_each_as_alone(x.astype(np.float32), 1.0, fall)
 
 
 @pytest.mark.parametrize("type_name", ["float16", "bfloat16"])

@@ -125,13 +125,31 @@ def test_shrinking_ranges_cover_everything_once():
         hm.set_threads(threads)
         for total, least, most in ((0, 1, 1), (1, 5, 9), (88, 1, 400), (1000, 7, 20), (50, 3, 3)):
             seen = []
-            _threads.for_shrinking_ranges(
-                lambda a, b, seen=seen: seen.append((a, b)), total, least, most
-            )
+            cuts = _threads.shrinking(total, least, most)
+            _threads.for_cuts(lambda a, b, seen=seen: seen.append((a, b)), cuts)
             seen.sort()
             assert [i for a, b in seen for i in range(a, b)] == list(range(total))
             assert all(b - a <= most for a, b in seen)
             assert all(b - a >= least for a, b in seen[:-1])
+
+
+def test_claims():
+    """Threads that claim turns at the same time get each of them once."""
+    from numba import njit
+
+    from hotmax import _threads
+    from hotmax._kernels.places import claim
+
+    @njit(nogil=True)
+    def take(turn, seen, count):
+        for _ in range(count):
+            seen[claim(turn)] += 1
+
+    hm.set_threads(2)
+    turn, seen = np.zeros(1, np.int64), np.zeros(2_000_000, np.int64)
+    take(turn, seen, 1)
+    _threads.for_ranges(lambda start, stop: take(turn, seen, stop - start), 1_999_999, 1_000_000)
+    assert (seen == 1).all()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are placed as on Linux")
@@ -248,10 +266,11 @@ INTERRUPTED = """
     ("make", "call"),
     [
         ("x = np.zeros((20000, 2000))", "hm.softmax(x, out=x)"),
+        ("x = np.zeros((20000, 2000), np.float32)", "hm.softmax(x, out=x)"),
         ("x = np.zeros((1, 20_000_000), np.float32)", "hm.softmax(x, out=x)"),
         ("x = np.zeros((20000, 500), np.float16)", "hm.logsumexp(x, axis=0)"),
     ],
-    ids=["many rows", "one long row", "staged"],
+    ids=["many rows", "rows that are claimed", "one long row", "staged"],
 )
 def test_interrupt(make, call):
     """Ctrl-C during a long call comes through promptly, and the next call works."""

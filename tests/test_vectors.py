@@ -169,6 +169,25 @@ def test_lines(kind):
     np.testing.assert_array_equal(np.append(low, high), a)
 
 
+def test_steps_above():
+    """Whole numbers, of which the largest is found: huge for what is below, or no number."""
+
+    @njit
+    def run(a, floor):
+        first, second = v.halves(v.steps_above(v.load_line(a, 0), floor))
+        return v.maximum_of(v.maximum(first, second))
+
+    floor = np.float32(2.0**23 + 100)
+    a = np.arange(LINE, dtype=np.float32) + floor
+    assert run(a, floor) == LINE - 1
+    a[3] = floor + 200
+    assert run(a, floor) == 200
+    nans = np.array([0x7F800001, 0xFF800001, 0x7FC00000, 0xFFFFFFFF], np.uint32).view(np.float32)
+    for far in (floor - 1, 0.0, -0.0, -1.0, -floor, np.inf, -np.inf, 1e30, -1e30, *nans):
+        a[3] = far
+        assert run(a, floor) > 2**23, far
+
+
 @each_kind
 @pytest.mark.parametrize("place", range(WIDTH))
 def test_maximum_of(kind, place):

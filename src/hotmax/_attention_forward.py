@@ -77,7 +77,7 @@ def run(heads: Heads) -> tuple[Array, Array]:
         packed = pack(heads, wave, few)
         own = range(wave.start * heads.group, wave.stop * heads.group)
         work = (by_heads if heads.are_alike else by_tiles)(heads, own, tiles, packed, out, numbers)
-        _threads.for_shrinking_ranges(work, len(own) * tiles, *heads.together)
+        _threads.for_cuts(work, _threads.shrinking(len(own) * tiles, *heads.together))
     return out, numbers
 
 

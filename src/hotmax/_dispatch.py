@@ -27,12 +27,13 @@ from hotmax._boundary import (
     give_back,
 )
 from hotmax._conversion import put
-from hotmax._kernels.columns import FACTS, PHASES, STRIP
+from hotmax._kernels.columns import FACTS, STRIP, SUMS
 from hotmax._kernels.lanes import LANES
 from hotmax._kernels.narrow import CHUNK, settle, top
+from hotmax._kernels.overlapped import KEEP
 from hotmax._kernels.places import LINE_BYTES
 from hotmax._kernels.short import SHORT
-from hotmax._kernels.softmax import BLOCK, KEEP, add_sums, block_sums
+from hotmax._kernels.softmax import BLOCK, add_sums, block_sums
 from hotmax._kernels.staging import hide, turned
 from hotmax._memory import empty, keep, room
 
@@ -55,6 +56,7 @@ class Operation:
     finish: Callable[..., Any] | None  # from maximum and sums: writes a block, or gives a number
     reduces: bool  # one number for each row, or one for each entry
     empty: float | None  # for a row with nothing allowed; None: as the kernel has it
+    narrow: Callable[..., None] | None = None  # over float32 rows, with room for one row
     wide: Callable[..., None] | None = None  # over float64 rows, with room for one row
     columns: Callable[..., bool] | None = None  # over float32 rows side by side, classes apart
     short_classes: int = SHORT  # up to which a float32 row is short
@@ -78,17 +80,38 @@ def compute(
         operation.rows(x2, out, temperature, start, stop)
     elif classes <= SHORT:
         operation.lanes(x2, out, temperature, start, stop, np.empty(classes * LANES))
+    elif overlaps_rows(operation, x2):
+        cuts, turn = np.array([start, stop]), np.zeros(1, np.int64)
+        compute_claimed(operation, x2, out, temperature, cuts, turn, streamed)
     elif narrow:
-        # only softmax comes back to its exponentials
-        exps = room("exps", CHUNK if operation.wide is None else min(classes, KEEP))
-        operation.rows(x2, out, temperature, start, stop, exps, streamed)
-        keep("exps", exps)
+        operation.rows(x2, out, temperature, start, stop, np.empty(CHUNK, FLOAT32), streamed)
     elif operation.wide is not None and classes <= BLOCK:
         terms = room("exps", classes, FLOAT64)
         operation.wide(x2, out, temperature, start, stop, terms, streamed)
         keep("exps", terms)
     else:
         operation.rows(x2, out, temperature, start, stop, None, streamed)
+
+
+def overlaps_rows(operation: Operation, x2: Array) -> bool:
+    """Is each row written while the next one is computed?"""
+    classes = x2.shape[1]
+    return x2.dtype == FLOAT32 and SHORT < classes <= KEEP and operation.narrow is not None
+
+
+def compute_claimed(
+    operation: Operation,
+    x2: Array,
+    out: Array,
+    temperature: Array,
+    cuts: Array,
+    turn: Array,
+    streamed: bool,
+) -> None:
+    """The ranges of rows, from cut to cut, that the calling thread gets hold of before others."""
+    exps = room("exps", x2.shape[1])
+    operation.narrow(x2, out, temperature, cuts, turn, exps, streamed)  # type: ignore[misc]
+    keep("exps", exps)
 
 
 def compute_long(
@@ -120,7 +143,7 @@ def compute_long(
     def write(first: int, last: int) -> None:
         part = slice(first * BLOCK, last * BLOCK)
         exps = np.empty(BLOCK, np.float32) if narrow else None
-        finish(x[part], out[part], exps, False, m, temperature, total, streamed)
+        finish(x[part], out[part], exps, m, temperature, total, streamed)
         settle()
 
     _threads.for_ranges(find_top, blocks, 4)
@@ -153,10 +176,19 @@ def compute_all(operation: Operation, x2: Array, out: Array, temperature: Array)
 
     if x2.size <= STEP:
         work(0, rows)
+        return
+    least = max(STEP // classes, 1)
+    cuts = _threads.shrinking(rows, least, max(8 * STEP // classes, least))
+    if overlaps_rows(operation, x2):
+        edges, turn = np.array(cuts), np.zeros(1, np.int64)
+
+        def take_turns() -> bool:
+            compute_claimed(operation, x2, out, temperature, edges, turn, streamed)
+            return bool(turn[0] < len(cuts) - 1)
+
+        _threads.together(take_turns, len(cuts) - 1)
     else:
-        # Four rows at least, if there are enough: each is written while the next one is computed.
-        least = max(STEP // classes, min(rows // (4 * _threads.get_threads()), 4), 1)
-        _threads.for_shrinking_ranges(work, rows, least, max(8 * STEP // classes, least))
+        _threads.for_cuts(work, cuts)
 
 
 def range_of(rows: int, classes: int) -> int:
@@ -200,7 +232,7 @@ def compute_columns(
     width = x.shape[1]
     if width % (LINE_BYTES // 4):
         return False
-    facts, sums = np.empty((FACTS, width), np.float32), np.empty((PHASES, width))
+    facts, sums = np.empty((FACTS, width), np.float32), np.empty((SUMS, width))
     return columns(x, out, temperature, facts, sums, streamed and is_at_lines(out))
 
 

@@ -13,8 +13,8 @@ from hotmax._kernels.lanes import LANES
 from hotmax._kernels.loss_lanes import label_lanes
 from hotmax._kernels.loss_short import label_short
 from hotmax._kernels.losses import label_rows
+from hotmax._kernels.overlapped import KEEP
 from hotmax._kernels.short import SHORT
-from hotmax._kernels.softmax import KEEP
 from hotmax._kernels.targets import target_rows
 from hotmax._memory import empty, keep, room
 from hotmax._rowwise import Batch, for_batches

@@ -5,7 +5,15 @@ from __future__ import annotations
 import math
 
 from hotmax._dispatch import Operation
-from hotmax._kernels import columns, lanes, moments, short, short_logs, softmax as kernels
+from hotmax._kernels import (
+    columns,
+    lanes,
+    moments,
+    overlapped,
+    short,
+    short_logs,
+    softmax as kernels,
+)
 
 SMALL = 32  # rows that are not worth more than the shortest way to a kernel
 
@@ -17,6 +25,7 @@ SOFTMAX = Operation(
     kernels.softmax_block,
     reduces=False,
     empty=0.0,
+    narrow=overlapped.softmax_overlapped,
     wide=kernels.softmax_rows_wide,
     columns=columns.softmax_columns,
 )

@@ -133,26 +133,23 @@ def _helpers(task: Callable[[], None], count: int) -> list[Callable[[], object]]
     return [lambda f=future: f.cancel() or f.result() for future in futures]  # type: ignore[misc]
 
 
-def for_ranges(work: Callable[[int, int], None], total: int, step: int) -> None:
-    """Call work(start, stop) for consecutive ranges of up to `step`, in any order, over threads.
+def together(work: Callable[[], bool], most: int) -> None:
+    """Call work() again and again, in up to `most` threads, until it says that nothing is left.
 
-    Ctrl-C, or an error in `work`, stops it at the next range; no thread is left at work.
+    Ctrl-C, or an error in `work`, stops it at the next call; no thread is left at work.
     """
-    starts = itertools.count(0, step)
     stopped = False
 
     def drain() -> None:
         nonlocal stopped
         try:
-            for start in starts:
-                if stopped or start >= total:
-                    return
-                work(start, min(start + step, total))
+            while not stopped and work():
+                pass
         except BaseException:
             stopped = True
             raise
 
-    others = min(get_threads(), -(-total // step)) - 1
+    others = min(get_threads(), most) - 1
     waits: list[Callable[[], object]] = []
     try:
         if others > 0:
@@ -168,12 +165,28 @@ def for_ranges(work: Callable[[int, int], None], total: int, step: int) -> None:
         raise
 
 
-def for_shrinking_ranges(
-    work: Callable[[int, int], None], total: int, least: int, most: int
-) -> None:
-    """The same in ranges from `most` down to `least`: few, and with no long wait at the end."""
+def for_ranges(work: Callable[[int, int], None], total: int, step: int) -> None:
+    """Call work(start, stop) for consecutive ranges of up to `step`, in any order, over threads."""
+    starts = itertools.count(0, step)
+
+    def one() -> bool:
+        start = next(starts)
+        if start < total:
+            work(start, min(start + step, total))
+        return start + step < total
+
+    together(one, -(-total // step))
+
+
+def shrinking(total: int, least: int, most: int) -> list[int]:
+    """Cuts of ranges from `most` down to `least`: few, and with no long wait at the end."""
     cuts = [0]
     while cuts[-1] < total:
         share = (total - cuts[-1]) // (3 * get_threads())
         cuts.append(min(cuts[-1] + min(max(share, least), most), total))
+    return cuts
+
+
+def for_cuts(work: Callable[[int, int], None], cuts: list[int]) -> None:
+    """Call work(start, stop) from each cut to the next, over threads."""
     for_ranges(lambda start, stop: work(cuts[start], cuts[stop]), len(cuts) - 1, 1)

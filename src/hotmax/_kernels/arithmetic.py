@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from hotmax._kernels.compiling import inline, kernel
-from hotmax._kernels.vectors import bits64, choose, float64_of, fma, scaled_by
+from hotmax._kernels.vectors import bits64, choose, float64_of, fma, scaled_by, steps_above
 
 LOG2E = 1.4426950408889634  # log2(e), rounded
 LOG2E_LOW = 2.0355273740931033e-17  # what the rounding left over
@@ -123,10 +123,11 @@ _FLOOR32 = np.float32(ROUND32 + LOWEST32)
 
 
 @inline
-def exp2_line32(x, slope, slope_low, origin):
-    """2**(x * (slope + slope_low) - k + BIAS32), all in float32, with origin = ROUND32 - k.
+def exp2_unclipped32(x, slope, slope_low, origin):
+    """(e, shifted): e = 2**(x * (slope + slope_low) - k + BIAS32), with origin = ROUND32 - k.
 
-    k is an integer below 2**13, so that the fma that forms f cancels with no rounding but its own.
+    All in float32. k is an integer below 2**13, so that the fma that forms f cancels with no
+    rounding but its own. e is right where `reach32` of shifted is at most 248.
     """
     shifted = fma(x, slope, origin)
     f = fma(x, slope_low, fma(x, slope, origin - shifted))
@@ -136,7 +137,24 @@ def exp2_line32(x, slope, slope_low, origin):
     q = fma(q, f, _Q1)
     q = fma(q, f, _Q0)
     q = fma(q, f, _ONE32)
-    return choose(shifted < _FLOOR32, _ZERO32, scaled_by(q, shifted))
+    return scaled_by(q, shifted), shifted
+
+
+@inline
+def reach32(shifted):
+    """How many powers of two above 2**LOWEST32; a huge number below it, and for nan and inf."""
+    return steps_above(shifted, _FLOOR32)
+
+
+@inline
+def clipped32(e, shifted):
+    """e, but 0 where it is below 2**LOWEST32."""
+    return choose(shifted < _FLOOR32, _ZERO32, e)
+
+
+@inline
+def exp2_line32(x, slope, slope_low, origin):
+    return clipped32(*exp2_unclipped32(x, slope, slope_low, origin))
 
 
 @inline

@@ -4,7 +4,8 @@
     write    the same relative to the column's maximum, times 1 / sum
 
 A matrix is read twice, row by row, as it lies in memory. An even power of two changes no digit, and
-each column has the LINE sums that a row has in `exp_narrow`: the bits are those of a row.
+each column has the parts that a row has in `overlapped`, each with the LINE sums of `exp_narrow`:
+the bits are those of a row.
 """
 
 from __future__ import annotations
@@ -13,34 +14,35 @@ import numpy as np
 
 from hotmax._kernels.arithmetic import UNBIAS32, exp2_line32, power_of_two
 from hotmax._kernels.compiling import inline, kernel
-from hotmax._kernels.narrow import (
-    PART,
-    in_two32,
-    is_narrow,
-    line32,
-    peak_of,
-    power_of,
-    scaled,
-    unit_of,
-)
+from hotmax._kernels.narrow import line32, peak_of, power_of, scaled, unit_of
+from hotmax._kernels.overlapped import KEEP, PART, REACH, bounds, in_range, inverse_of
 from hotmax._kernels.places import borrowed, fence, prefetch
 from hotmax._kernels.vectors import LINE, WIDTH, load_line, maximum, store, stream, widened
 
 STRIP = 512  # columns at a time
 PHASES = LINE  # sums that a row has
 FIRST = 16  # rows that tell k
-REACH = 48  # how far, in powers of two, a column may rise above its first rows
 
-# What is known of each column, in rows of one array.
-TOP, BEGUN, ORIGIN, INVERSE, INVERSE_LOW, PEAK, SHARE, FACTS = range(8)
+# What is known of each column, in rows of one array: first the maximum and the power of two of the
+# part at hand, then those of all parts so far, and what the exponentials and `scaled` take.
+TOP, BEGUN, LARGEST, POWER, ORIGIN, INVERSE, INVERSE_LOW, PEAK, SHARE, FACTS = range(10)
+TOTAL, SUMS = PHASES, PHASES + 1  # what all parts so far come to, after the sums of the part
 
 
 @inline
-def raise_tops(x, facts, start, stop):
-    """facts[TOP] = the largest of each column so far and x[start:stop]."""
-    for i in range(start, stop):
+def begin_part(x, facts, temperature):
+    """The power of two of each column of a part, from its first rows; False if one is special."""
+    facts[TOP, :] = -np.inf
+    for i in range(min(FIRST, x.shape[0])):
         for j in range(0, x.shape[1], LINE):
             store(facts[TOP], j, maximum(load_line(x[i], j), load_line(facts[TOP], j)))
+    for j in range(x.shape[1]):
+        m = np.float64(facts[TOP, j])
+        if not in_range(m, temperature):
+            return False
+        facts[BEGUN, j] = power_of(m, temperature)
+        facts[ORIGIN, j] = line32(m, temperature)[2]
+    return True
 
 
 @inline
@@ -83,6 +85,35 @@ def sum_of_phases(sums, j):
 
 
 @inline
+def end_part(facts, sums, temperature):
+    """What a part comes to, to the total of each column; False if one is special."""
+    for j in range(facts.shape[1]):
+        m, begun, power = np.float64(facts[TOP, j]), facts[BEGUN, j], facts[POWER, j]
+        if not (in_range(m, temperature) and power_of(m, temperature) - begun <= REACH):
+            return False
+        higher = max(power, begun)
+        before = sums[TOTAL, j] * power_of_two(power - higher)
+        sums[TOTAL, j] = before + sum_of_phases(sums, j) * power_of_two(begun - higher)
+        facts[POWER, j], facts[LARGEST, j] = higher, max(facts[LARGEST, j], facts[TOP, j])
+    return True
+
+
+@inline
+def scale_columns(facts, sums, temperature):
+    """What writing takes."""
+    for j in range(facts.shape[1]):
+        m = np.float64(facts[LARGEST, j])
+        line = line32(m, temperature)
+        peak = peak_of(m, temperature, line)
+        unit = unit_of(m, temperature) / UNBIAS32
+        total = sums[TOTAL, j] * power_of_two(facts[POWER, j] - power_of(m, temperature))
+        total += unit - np.float64(peak)
+        facts[ORIGIN, j] = line[2]
+        facts[INVERSE, j], facts[INVERSE_LOW, j] = inverse_of(total)
+        facts[PEAK, j], facts[SHARE, j] = peak, np.float32(unit / total)
+
+
+@inline
 def probability(v, facts, j, slope, slope_low):
     constants = (
         load_line(facts[INVERSE], j),
@@ -111,37 +142,25 @@ def write_columns(x, out, facts, slope, slope_low, streamed):
 def softmax_columns(x, out, temperature, facts, sums, streamed):
     """A multiple of LINE columns; False, with nothing written, if one of them is special.
 
-    `facts` has room for FACTS rows and `sums` for PHASES. out may be x. If it is streamed, each of
+    `facts` has room for FACTS rows and `sums` for SUMS. out may be x. If it is streamed, each of
     its rows must lie at a cache line.
     """
     x, out, facts, sums = borrowed(x), borrowed(out), borrowed(facts), borrowed(sums)
-    n, columns = x.shape
-    if n > PART or not 2.0**-90 < temperature < 2.0**90:
+    n = x.shape[0]
+    if n > KEEP or not 2.0**-90 < temperature < 2.0**90:
         return False
-    facts[TOP, :] = -np.inf
-    sums[:, :] = 0.0
-    raise_tops(x, facts, 0, min(FIRST, n))
-    slope, slope_low = np.float32(0.0), np.float32(0.0)
-    for j in range(columns):
-        m = np.float64(facts[TOP, j])
-        if not (abs(m) < np.inf and is_narrow(m, temperature)):
+    slope, slope_low, _ = line32(0.0, temperature)
+    facts[LARGEST, :], facts[POWER, :], sums[TOTAL, :] = -np.inf, -np.inf, 0.0
+    for p in range(-(-n // PART)):
+        start, stop = bounds(p, n)
+        part = x[start:stop]
+        if not begin_part(part, facts, temperature):
             return False
-        facts[BEGUN, j] = power_of(m, temperature)
-        slope, slope_low, facts[ORIGIN, j] = line32(m, temperature)
-    add_exponentials(x, facts, slope, slope_low, sums)
-    for j in range(columns):
-        m = np.float64(facts[TOP, j])
-        rise = power_of(m, temperature) - facts[BEGUN, j]
-        if not (abs(m) < np.inf and is_narrow(m, temperature) and rise < REACH):
+        sums[:PHASES, :] = 0.0
+        add_exponentials(part, facts, slope, slope_low, sums)
+        if not end_part(facts, sums, temperature):
             return False
-        line = line32(m, temperature)
-        peak = peak_of(m, temperature, line)
-        unit = unit_of(m, temperature) / UNBIAS32
-        total = sum_of_phases(sums, j) * power_of_two(-rise)
-        total += unit - np.float64(peak)
-        facts[ORIGIN, j] = line[2]
-        facts[INVERSE, j], facts[INVERSE_LOW, j] = in_two32(1.0 / total)
-        facts[PEAK, j], facts[SHARE, j] = peak, np.float32(unit / total)
+    scale_columns(facts, sums, temperature)
     write_columns(x, out, facts, slope, slope_low, streamed)
     fence()
     return True

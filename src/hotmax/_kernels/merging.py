@@ -86,14 +86,14 @@ def merge_rows(parts, temperature, merged):
 def softmax_of_parts(x, out, temperature, parts):
     for r in range(x.shape[0]):
         sums = parts[r, 1], parts[r, 2], parts[r, 3]
-        softmax_block(x[r], out[r], None, False, parts[r, 0], temperature[r], sums, False)
+        softmax_block(x[r], out[r], None, parts[r, 0], temperature[r], sums, False)
 
 
 @kernel
 def log_softmax_of_parts(x, out, temperature, parts):
     for r in range(x.shape[0]):
         sums = parts[r, 1], parts[r, 2], parts[r, 3]
-        log_softmax_block(x[r], out[r], None, False, parts[r, 0], temperature[r], sums, False)
+        log_softmax_block(x[r], out[r], None, parts[r, 0], temperature[r], sums, False)
 
 
 @kernel

@@ -19,10 +19,9 @@ from hotmax._kernels.arithmetic import (
     UNBIAS32,
     exp2_line32,
     exp2_plain,
-    power_of_two,
 )
 from hotmax._kernels.compiling import inline, kernel
-from hotmax._kernels.places import LINE_BYTES, address_of, fence, prefetch
+from hotmax._kernels.places import fence, prefetch
 from hotmax._kernels.vectors import (
     LINE,
     WIDTH,
@@ -38,16 +37,12 @@ from hotmax._kernels.vectors import (
     spread_line,
     store,
     store_some,
-    stream,
     sum_of,
     widened,
 )
 from hotmax._kernels.writing import write
 
 CHUNK = 512  # classes that stay in the first-level cache from one loop to the next
-PART = 8192  # classes that stay in the second-level cache, with their exponentials
-PAGE = 4096  # bytes: places that lie pages apart are not told apart at once
-NEAR = 512  # bytes between reading and writing, at least
 
 
 @kernel
@@ -107,40 +102,39 @@ def peak_of(m, temperature, line):
 
 
 @inline
-def exp_line(x, i, exps, at, line, sums):
-    """exps[at:] = exp of LINE entries from x[i] on; they are added to the sums, even and odd."""
-    slope, slope_low, origin = line
-    even, odd = sums
-    e = exp2_line32(load_line(x, i), slope, slope_low, origin)
-    store(exps, at, e)
+def added(e, sums):
+    """LINE exponentials, the first half to the first of two sums, the second to the second."""
     first, second = halves(e)
-    return even + widened(first), odd + widened(second)
+    return sums[0] + widened(first), sums[1] + widened(second)
 
 
 @inline
 def exp_rest(x, exps, start, stop, at, line, sums):
-    """The same of what is left, less than LINE entries, and the sum of all.
+    """The end of `exp_narrow`, less than LINE entries, and the sum of all.
 
     An entry that is not there sums as one that has become 0.
     """
     slope, slope_low, origin = line
-    even, odd = sums
+    first, second = sums
     absent = np.float32(math.copysign(np.inf, -slope))
     for i in range(start, stop, WIDTH):
         e = exp2_line32(load_some(x, i, stop - i, absent), slope, slope_low, origin)
         store_some(exps, at + i - start, stop - i, e)
-        even = even + widened(e)
-    return sum_of(even + odd)
+        first = first + widened(e)
+    return sum_of(first + second)
 
 
 @inline
 def exp_narrow(x, exps, start, stop, at, line, upcoming):
     """exps[at:] = exp of x[start:stop], and the sum of them; upcoming[start:stop] is fetched."""
+    slope, slope_low, origin = line
     sums = spread(0.0), spread(0.0)
     whole = start + (stop - start) // LINE * LINE
     for i in range(start, whole, LINE):
         prefetch(upcoming, i)
-        sums = exp_line(x, i, exps, at + i - start, line, sums)
+        e = exp2_line32(load_line(x, i), slope, slope_low, origin)
+        store(exps, at + i - start, e)
+        sums = added(e, sums)
     return exp_rest(x, exps, whole, stop, at + whole - start, line, sums)
 
 
@@ -206,10 +200,17 @@ def sums_with_ties(x, exps, m, temperature, first, last, below):
 
 
 @inline
+def product(e, constants):
+    """e / total."""
+    inverse, inverse_low, _, _ = constants
+    return fma(e, inverse, e * inverse_low)
+
+
+@inline
 def scaled(e, constants):
     """e / total; an entry at the maximum comes to exactly its share, 1 / total."""
-    inverse, inverse_low, peak, share = constants
-    return choose(e == peak, share, fma(e, inverse, e * inverse_low))
+    _, _, peak, share = constants
+    return choose(e == peak, share, product(e, constants))
 
 
 @kernel
@@ -229,129 +230,6 @@ def softmax_narrow(x, out, exps, kept, m, temperature, total, streamed):
         if not kept:
             exp_narrow(x, exps, start, stop, 0, line, x)
         write(scaled, exps[: stop - start], out[start:stop], constants, streamed)
-
-
-# --- rows that pass by in parts ---------------------------------------------------------------
-#
-# A row is read from memory once. Each part has a maximum of its own, found while the part is in the
-# cache, and exponentials relative to an even power of two of its own, which changes no digit: what
-# a part comes to does not depend on the others. While one part is computed the next one, or the
-# beginning of the next row, is fetched, and the same part of the row before is written: the three
-# together take little longer than the arithmetic alone.
-
-# What is known of each part, in rows of one array: first the power of two and the sum, then what
-# `scaled` takes.
-POWER, SUM, INVERSE, INVERSE_LOW, PEAK, SHARE, FACTS = range(7)
-
-
-@inline
-def constants_at(facts, p):
-    """What `scaled` takes, for part p."""
-    return (
-        np.float32(facts[INVERSE, p]),
-        np.float32(facts[INVERSE_LOW, p]),
-        np.float32(facts[PEAK, p]),
-        np.float32(facts[SHARE, p]),
-    )
-
-
-@inline
-def lead_of(x, out):
-    """How many entries the writing of out runs ahead of the reading of x; out[lead] begins a line.
-
-    A store holds up the loads soon after it whose addresses have the same last 12 bits: with none
-    apart, softmax took 0.76 ns an entry, and 0.45 with 128 entries.
-    """
-    lead = -address_of(out) % LINE_BYTES // out.itemsize
-    short = (NEAR - (address_of(out[lead:]) - address_of(x))) % PAGE
-    return lead + (-(-short // LINE_BYTES) * LINE if short < 2 * NEAR else 0)
-
-
-@kernel
-def exp_and_write(x, exps, start, stop, line, upcoming, before, constants, lead, streamed):
-    """exp_narrow in place, after what exps[start:stop] holds has been written, scaled, to before.
-
-    Nothing is overwritten that is still to be written: writing runs `lead` entries ahead.
-    """
-    begun = min(start + lead, stop)
-    write(scaled, exps[start:begun], before[start:begun], constants, streamed)
-    sums = spread(0.0), spread(0.0)
-    whole = start + (stop - start) // LINE * LINE
-    both = start + (stop - begun) // LINE * LINE
-    for i in range(start, both, LINE):
-        prefetch(upcoming, i)
-        p = scaled(load_line(exps, i + lead), constants)
-        if streamed:
-            stream(before, i + lead, p)
-        else:
-            store(before, i + lead, p)
-        sums = exp_line(x, i, exps, i, line, sums)
-    ended = begun + both - start
-    write(scaled, exps[ended:stop], before[ended:stop], constants, streamed)
-    for i in range(both, whole, LINE):
-        prefetch(upcoming, i)
-        sums = exp_line(x, i, exps, i, line, sums)
-    return exp_rest(x, exps, whole, stop, whole, line, sums)
-
-
-@inline
-def write_parts(exps, out, facts, first, streamed):
-    """The parts of a row from the first on, whose exponentials and facts are known."""
-    for p in range(first, facts.shape[1]):
-        start, stop = p * PART, min((p + 1) * PART, out.size)
-        write(scaled, exps[start:stop], out[start:stop], constants_at(facts, p), streamed)
-
-
-@inline
-def exp_parts(x, exps, facts, temperature, before, waits, streamed):
-    """The exponentials and sums of a row, part by part, and its maximum; nan if out of range.
-
-    If the row before waits in exps and facts to be written to `before`, that is done, either way.
-    """
-    m, sign = -np.inf, np.float32(math.copysign(1.0, temperature))
-    lead = lead_of(x, before)
-    for p in range(facts.shape[1]):
-        start, stop = p * PART, min((p + 1) * PART, x.size)
-        own = top(x[start:stop], sign)
-        if not (abs(own) < np.inf and is_narrow(own, temperature)):
-            if waits:
-                write_parts(exps, before, facts, p, streamed)
-            return np.nan
-        line = line32(own, temperature)
-        upcoming = x[min(PART, x.size) :]  # past its end lies the next row: only to be fetched
-        if waits:
-            constants = constants_at(facts, p)
-            total = exp_and_write(
-                x, exps, start, stop, line, upcoming, before, constants, lead, streamed
-            )
-        else:
-            total = exp_narrow(x, exps, start, stop, start, line, upcoming)
-        facts[POWER, p], facts[SUM, p] = power_of(own, temperature), total
-        m = max(m, own)
-    return m
-
-
-@inline
-def scale_parts(x, exps, facts, m, temperature):
-    """The facts that writing takes, of a row of which maximum, exponentials and sums are known."""
-    power = power_of(m, temperature)
-    total = 0.0
-    for p in range(facts.shape[1]):
-        total += facts[SUM, p] * power_of_two(facts[POWER, p] - power)
-    line = line32(m, temperature)
-    peak = peak_of(m, temperature, line)
-    unit = unit_of(m, temperature) / UNBIAS32
-    # the largest term without its rounding: it may be all there is
-    total += unit - np.float64(peak)
-    for p in range(facts.shape[1]):
-        start, stop = p * PART, min((p + 1) * PART, x.size)
-        shift = facts[POWER, p] - power
-        if shift < -32:  # so small an inverse might leave the range of float32
-            exp_narrow(x, exps, start, stop, start, line, x)
-            shift = 0.0
-        facts[INVERSE, p], facts[INVERSE_LOW, p] = in_two32(power_of_two(shift) / total)
-        facts[PEAK, p] = peak if shift == 0.0 else -1.0
-        facts[SHARE, p] = unit / total
 
 
 @inline

@@ -42,9 +42,7 @@ def segment_softmax_rows(x, order, starts, out, temperature):
             if group.size:
                 m = top(group, sign_of(group, t))
                 sums = row_sums(group, None, m, t, group)
-                softmax_block(
-                    group, result[starts[s] : starts[s + 1]], None, False, m, t, sums, False
-                )
+                softmax_block(group, result[starts[s] : starts[s + 1]], None, m, t, sums, False)
         for j in range(order.size):
             out[r, order[j]] = result[j]
 

@@ -10,8 +10,9 @@ Entries at the maximum are exactly 1, so they are counted, not summed: `below` k
 however small it is. Blocks of a long row are summed apart and added in order, so a row's bits do
 not depend on who computes which block.
 
-The arithmetic is in `wide` (float64, two words) and `narrow` (float32, long rows). Short rows are
-computed side by side, in `short` and `short_logs` (float32) and `lanes` (float64).
+The arithmetic is in `wide` (float64, two words) and `narrow` (float32, long rows). softmax of most
+float32 rows goes a way of its own, in `overlapped`. Short rows are computed side by side, in
+`short` and `short_logs` (float32) and `lanes` (float64).
 """
 
 from __future__ import annotations
@@ -24,16 +25,11 @@ from hotmax._kernels.arithmetic import log1p_parts, reciprocal, two_sum
 from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.narrow import (
     CHUNK,
-    FACTS,
-    PART,
-    exp_parts,
     is_narrow,
     log_softmax_narrow,
-    scale_parts,
     softmax_narrow,
     sums_narrow,
     top,
-    write_parts,
 )
 from hotmax._kernels.places import borrowed, fence, of_row
 from hotmax._kernels.vectors import fma
@@ -46,7 +42,6 @@ from hotmax._kernels.wide import (
 )
 
 BLOCK = 65536  # classes summed apart; a long row is shared among threads at these boundaries
-KEEP = 196608  # float32 exponentials of a row kept for the second visit (768 kB), else made again
 
 # What a row is, once its maximum and its temperature are known.
 PLAIN, HARD, FLAT, NOTHING, NAN = 0, 1, 2, 3, 4
@@ -176,7 +171,7 @@ def fill_limit(x, out, m, temperature, share, rest):
 
 
 @kernel
-def softmax_block(x, out, exps, kept, m, temperature, sums, streamed):
+def softmax_block(x, out, exps, m, temperature, sums, streamed):
     """The probabilities of one block, given the maximum and the sums of its whole row."""
     ties, below, below_low = sums
     if regime(m, temperature) != PLAIN:
@@ -185,14 +180,14 @@ def softmax_block(x, out, exps, kept, m, temperature, sums, streamed):
     total, carry = two_sum(ties, below)
     if exps is not None:
         if is_narrow(m, temperature):
-            softmax_narrow(x, out, exps, kept, m, temperature, total, streamed)
+            softmax_narrow(x, out, exps, False, m, temperature, total, streamed)
             return
     inverse, inverse_low = reciprocal(total, carry + below_low)
     softmax_wide(x, out, m, temperature, inverse, inverse_low, streamed)
 
 
 @kernel
-def log_softmax_block(x, out, exps, kept, m, temperature, sums, streamed):
+def log_softmax_block(x, out, exps, m, temperature, sums, streamed):
     """The log-probabilities of one block, given the maximum and the sums of its whole row."""
     ties, below, below_low = sums
     if regime(m, temperature) != PLAIN:
@@ -247,28 +242,12 @@ def smoothmax_of(m, temperature, sums):
 
 @kernel
 def softmax_rows(x, out, temperature, start, stop, exps, streamed):
-    n = x.shape[1]
-    x, out, own = borrowed(x), borrowed(out), borrowed(exps)
-    facts = np.empty((FACTS, -(-n // PART)))
-    waits = False  # does the row before lie in `own`, to be written?
+    x, out, exps = borrowed(x), borrowed(out), borrowed(exps)
     for r in range(start, stop):
         t = of_row(temperature, r)
-        if exps is not None:
-            if own.size >= n:
-                m = exp_parts(x[r], own, facts, t, out[max(r - 1, start)], waits, streamed)
-                waits = m == m
-                if waits:
-                    scale_parts(x[r], own, facts, m, t)
-                    continue
         m = top(x[r], sign_of(x, t))
-        sums = row_sums(x[r], own, m, t, x[min(r + 1, stop - 1)])
-        if exps is not None:
-            softmax_block(x[r], out[r], own, own.size >= n, m, t, sums, streamed)
-        else:
-            softmax_block(x[r], out[r], None, False, m, t, sums, streamed)
-    if exps is not None:
-        if waits:
-            write_parts(own, out[stop - 1], facts, 0, streamed)
+        sums = row_sums(x[r], exps, m, t, x[min(r + 1, stop - 1)])
+        softmax_block(x[r], out[r], exps, m, t, sums, streamed)
     fence()
 
 
@@ -297,7 +276,7 @@ def log_softmax_rows(x, out, temperature, start, stop, exps, streamed):
         t = of_row(temperature, r)
         m = top(x[r], sign_of(x, t))
         sums = row_sums(x[r], exps, m, t, x[min(r + 1, stop - 1)])
-        log_softmax_block(x[r], out[r], exps, False, m, t, sums, streamed)
+        log_softmax_block(x[r], out[r], exps, m, t, sums, streamed)
     fence()
 
 

@@ -68,6 +68,9 @@ if config.DISABLE_JIT:  # the same words in plain Python, so that kernels can be
         power = np.left_shift(np.asarray(shifted).view(kind), shift, dtype=kind)
         return (np.asarray(q).view(kind) + power).view(q.dtype)[()]
 
+    def steps_above(a: Any, b: Any) -> Any:
+        return np.asarray(a).view(np.uint32) - np.asarray(b).view(np.uint32)
+
     def add_in_any_order(a: Any, b: Any) -> Any:
         return a + b
 
@@ -150,14 +153,15 @@ else:
         for kind in arguments:
             if isinstance(kind, Vector):
                 return kind
-        return types.float32 if arguments[0] == types.float32 else types.float64
+        return arguments[0] if arguments[0] in (types.float32, types.uint32) else types.float64
 
     def _entry(kind: Any) -> Any:
         return kind.kind if isinstance(kind, Vector) else kind
 
     def _suffix(kind: Any) -> str:
         """How LLVM calls the type in the names of its functions."""
-        name = f"f{_entry(kind).bitwidth}"
+        entry = _entry(kind)
+        name = f"{'i' if isinstance(entry, types.Integer) else 'f'}{entry.bitwidth}"
         return f"v{kind.width}{name}" if isinstance(kind, Vector) else name
 
     def _define(symbol: Any, emit: Any, compares: bool = False, count: int = 2) -> None:
@@ -237,6 +241,18 @@ else:
         return kind(kind, kind), generate
 
     @intrinsic
+    def steps_above(typing_context, a, b):
+        """How many float32 numbers a lies above b > 0; 2**31 or so if a is below b, nan or -inf."""
+
+        def generate(context, builder, signature, arguments):
+            line = context.get_value_type(signature.return_type)
+            return builder.sub(*[builder.bitcast(value, line) for value in arguments])
+
+        kind = _together((a, b))
+        steps = Vector(types.uint32, kind.width) if isinstance(kind, Vector) else types.uint32
+        return steps(kind, kind), generate
+
+    @intrinsic
     def add_in_any_order(typing_context, a, b):
         """a + b inside a sum whose order the compiler may choose, so that the sum vectorises."""
 
@@ -247,13 +263,18 @@ else:
 
     @intrinsic
     def maximum(typing_context, a, b):
-        """The larger of a and b, or nan if either is nan; the sign of zero is left open."""
+        """The larger of a and b, or nan if either is nan; the sign of zero is left open.
+
+        Of what `steps_above` gives, too.
+        """
 
         def generate(context, builder, signature, arguments):
             kind = signature.return_type
             line = context.get_value_type(kind)
-            function = declare(builder, f"llvm.maximum.{_suffix(kind)}", line, [line, line])
-            return builder.call(function, arguments, fastmath=("nsz",))
+            whole = isinstance(_entry(kind), types.Integer)
+            name = f"llvm.{'umax' if whole else 'maximum'}.{_suffix(kind)}"
+            function = declare(builder, name, line, [line, line])
+            return builder.call(function, arguments, fastmath=() if whole else ("nsz",))
 
         kind = _together((a, b))
         return kind(kind, kind), generate
