@@ -127,6 +127,7 @@ CASES = (
     Case("ties", values(3, 1, 3, 3, 0, 1, -2), SIGNED),
     Case("ties, 1000 classes", lambda dtype: np.round(normal(1000, 3.0)(dtype)), TEMPERATURES),
     Case("ties, log sum and maximum cancel", values(*[-0.33948892] * 2, *[-30.0] * 127), ONE),
+    Case("ties, with much beside them", values(*[-0.288] * 20, *np.linspace(-5.288, -1.288, 80))),
     Case("all equal", values(*[5.0] * 7), SIGNED),
     Case("all equal, 1000 classes", values(*[-2.5] * 1000), TEMPERATURES),
     Case("subnormal outcomes", subnormal_outcomes(40), MILD),

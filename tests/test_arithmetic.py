@@ -189,6 +189,23 @@ def test_reach32():
                 assert reach > 248
 
 
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 31, 33, 48, 100, 1000])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_top_two_and_ties(n, sign):
+    from hotmax._kernels.narrow import count_ties, top_two
+
+    sign = np.float32(sign)
+    for turn in range(200):
+        x = RNG.standard_normal(n).astype(np.float32)
+        if turn % 2:
+            x = np.round(x)
+        ordered = np.sort(np.append(sign * x, -np.inf))
+        assert top_two(x, sign) == (ordered[-1], ordered[-2])
+        assert count_ties(x, x[n // 2]) == (x == x[n // 2]).sum()
+        x[turn % n] = np.nan
+        assert np.isnan(top_two(x, sign)[0])
+
+
 # --- log --------------------------------------------------------------------------------------
 
 

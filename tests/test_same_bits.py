@@ -239,8 +239,11 @@ def test_results_written_past_the_caches(type_name):
 
 @pytest.mark.parametrize("past_the_caches", [False, True])
 @pytest.mark.parametrize("n", [65, 79, 80, 81, 400, 1000, 1024, 8192, 8193, 33_000])
-def test_rows_written_while_the_next_is_computed(n, past_the_caches, monkeypatch):
-    """Writing runs ahead of reading by what the addresses of x and out ask for."""
+@pytest.mark.parametrize("grouped", [0, 40_000])
+def test_groups_and_rows_written_while_the_next_is_computed(
+    n, past_the_caches, grouped, monkeypatch
+):
+    """Both ways, at any address: writing runs ahead of reading by what x and out ask for."""
     if past_the_caches:
         monkeypatch.setattr(_dispatch, "STREAM", 1)
         monkeypatch.setattr(_dispatch, "STREAM_ROW", 1)
@@ -253,6 +256,7 @@ def test_rows_written_while_the_next_is_computed(n, past_the_caches, monkeypatch
     batch[9, : n // 2] -= 400
     batch[12, -1] = 1e30
     want = [bits(hm.softmax(row)) for row in batch]
+    monkeypatch.setattr(_dispatch, "GROUPED_CACHED", grouped)
     for at_x in (0, 1, 4, 16, 1000):
         for at_out in (0, 3, 16, 100, 1008):
             # from one page on: addresses that have the same last bits are what matters
@@ -287,6 +291,20 @@ def test_an_entry_out_of_reach(place, temperature):
     for entry in (*far, *(-v for v in far), *ODD_NANS):
         x[2, place] = entry
         assert_each_as_alone(x, temperature, entry)
+
+
+@pytest.mark.parametrize("n", [100, 700, 3000, 9005])
+def test_ties(n):
+    """They are counted in every way that a row can go, beside as much that is no tie."""
+    x = np.round(np.random.default_rng(n).standard_normal((20, n)) * 4) / 3 - 5
+    x[:10] = np.maximum(x[:10], x.max(-1)[:10, None] - 1)  # many, at the maximum and below it
+    x[10:, [3, 83]] = np.linspace(2, 9, 10)[:, None]  # two, in one of the sums of a line
+    x[1::2, n - 1] = x.max(-1)[1::2]
+    for temperature in (1.0, -1.0):
+        logits = (x * temperature).astype(np.float32)
+        assert_each_as_alone(logits, temperature, temperature)
+        columns = hm.softmax(logits.T.copy(), axis=0, temperature=temperature)
+        assert bits(columns.T) == bits(hm.softmax(logits, temperature=temperature))
 
 
 @pytest.mark.parametrize("fall", [8, 16, 18, 20, 21, 22, 23, 24, 40])

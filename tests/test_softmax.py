@@ -104,6 +104,22 @@ def test_large_results():
     assert p[-3:].tobytes() == hm.softmax(x[-3:]).tobytes()
 
 
+@pytest.mark.parametrize("type_name", ["float32", "float64"])
+@pytest.mark.parametrize("n", [2, 10, 64, 65, 100, 1000, 3000, 20_000, 200_000])
+def test_equal_logits_share_evenly(n, type_name):
+    """Exactly, to the last bit, and so do those that share with classes that have nothing."""
+    kind = np.dtype(type_name).type
+    for value in np.random.default_rng(n).standard_normal(40).astype(kind) * kind(9):
+        x = np.full((3, n), value, kind)
+        x[1, ::2] = -np.inf
+        x[2, n // 2 :] -= 80
+        half = kind(1) / kind(n // 2)
+        for got in (hm.softmax(x), hm.softmax(x.T.copy(), axis=0).T):
+            np.testing.assert_array_equal(got[0], kind(1) / kind(n))
+            np.testing.assert_array_equal(got[1], np.where(x[1] == value, half, 0))
+            np.testing.assert_array_equal(got[2, : n // 2], half)
+
+
 def test_probabilities_add_up_to_one():
     for n in (2, 10, 64, 65, 1000, 100_000):
         p = hm.softmax(np.random.default_rng(n).standard_normal(n) * 5)

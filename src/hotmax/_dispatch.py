@@ -28,16 +28,19 @@ from hotmax._boundary import (
 )
 from hotmax._conversion import put
 from hotmax._kernels.columns import FACTS, STRIP, SUMS
+from hotmax._kernels.grouped import GROUP
 from hotmax._kernels.lanes import LANES
-from hotmax._kernels.narrow import CHUNK, settle, top
+from hotmax._kernels.narrow import CHUNK, FACTORS, settle, top
 from hotmax._kernels.overlapped import KEEP
 from hotmax._kernels.places import LINE_BYTES
 from hotmax._kernels.short import SHORT
 from hotmax._kernels.softmax import BLOCK, add_sums, block_sums
 from hotmax._kernels.staging import hide, turned
+from hotmax._kernels.vectors import LINE
 from hotmax._memory import empty, keep, room
 
 STEP = 1 << 18  # entries that one range of rows holds at least: some 150 microseconds of work
+GROUPED, GROUPED_CACHED = 255, 1023  # see `longest_grouped`
 STAGE = 1 << 17  # entries of a staging buffer
 COLUMNS = 3 << 18  # bytes of it, if classes lie apart: the more side by side, the fewer visits
 LONG = 1 << 20  # classes from which the blocks of one row are shared among threads
@@ -56,7 +59,8 @@ class Operation:
     finish: Callable[..., Any] | None  # from maximum and sums: writes a block, or gives a number
     reduces: bool  # one number for each row, or one for each entry
     empty: float | None  # for a row with nothing allowed; None: as the kernel has it
-    narrow: Callable[..., None] | None = None  # over float32 rows, with room for one row
+    grouped: Callable[..., None] | None = None  # over float32 rows, with room for GROUP rows
+    overlapped: Callable[..., None] | None = None  # over longer ones, with room for one row
     wide: Callable[..., None] | None = None  # over float64 rows, with room for one row
     columns: Callable[..., bool] | None = None  # over float32 rows side by side, classes apart
     short_classes: int = SHORT  # up to which a float32 row is short
@@ -80,6 +84,9 @@ def compute(
         operation.rows(x2, out, temperature, start, stop)
     elif classes <= SHORT:
         operation.lanes(x2, out, temperature, start, stop, np.empty(classes * LANES))
+    elif narrow and operation.grouped is not None and classes <= longest_grouped(x2):
+        exps = np.empty((GROUP * -(-classes // LINE) + 1) * LINE, FLOAT32)
+        operation.grouped(x2, out, temperature, start, stop, exps, streamed)
     elif overlaps_rows(operation, x2):
         cuts, turn = np.array([start, stop]), np.zeros(1, np.int64)
         compute_claimed(operation, x2, out, temperature, cuts, turn, streamed)
@@ -93,10 +100,21 @@ def compute(
         operation.rows(x2, out, temperature, start, stop, None, streamed)
 
 
+def longest_grouped(x2: Array) -> int:
+    """Classes of the longest rows that are worth going in groups.
+
+    A large array waits for memory, which groups do not hide.
+    """
+    return GROUPED_CACHED if x2.size <= STEP else GROUPED
+
+
 def overlaps_rows(operation: Operation, x2: Array) -> bool:
     """Is each row written while the next one is computed?"""
-    classes = x2.shape[1]
-    return x2.dtype == FLOAT32 and SHORT < classes <= KEEP and operation.narrow is not None
+    return (
+        operation.overlapped is not None
+        and x2.dtype == FLOAT32
+        and longest_grouped(x2) < x2.shape[1] <= KEEP
+    )
 
 
 def compute_claimed(
@@ -110,7 +128,7 @@ def compute_claimed(
 ) -> None:
     """The ranges of rows, from cut to cut, that the calling thread gets hold of before others."""
     exps = room("exps", x2.shape[1])
-    operation.narrow(x2, out, temperature, cuts, turn, exps, streamed)  # type: ignore[misc]
+    operation.overlapped(x2, out, temperature, cuts, turn, exps, streamed)  # type: ignore[misc]
     keep("exps", exps)
 
 
@@ -232,7 +250,7 @@ def compute_columns(
     width = x.shape[1]
     if width % (LINE_BYTES // 4):
         return False
-    facts, sums = np.empty((FACTS, width), np.float32), np.empty((SUMS, width))
+    facts, sums = np.empty((FACTS + FACTORS, width), np.float32), np.empty((SUMS, width))
     return columns(x, out, temperature, facts, sums, streamed and is_at_lines(out))
 
 

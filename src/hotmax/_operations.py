@@ -7,6 +7,7 @@ import math
 from hotmax._dispatch import Operation
 from hotmax._kernels import (
     columns,
+    grouped,
     lanes,
     moments,
     overlapped,
@@ -25,7 +26,8 @@ SOFTMAX = Operation(
     kernels.softmax_block,
     reduces=False,
     empty=0.0,
-    narrow=overlapped.softmax_overlapped,
+    grouped=grouped.softmax_grouped,
+    overlapped=overlapped.softmax_overlapped,
     wide=kernels.softmax_rows_wide,
     columns=columns.softmax_columns,
 )

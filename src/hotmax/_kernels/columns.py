@@ -12,33 +12,41 @@ from __future__ import annotations
 
 import numpy as np
 
-from hotmax._kernels.arithmetic import UNBIAS32, exp2_line32, power_of_two
+from hotmax._kernels.arithmetic import exp2_line32, power_of_two
 from hotmax._kernels.compiling import inline, kernel
-from hotmax._kernels.narrow import line32, peak_of, power_of, scaled, unit_of
-from hotmax._kernels.overlapped import KEEP, PART, REACH, bounds, in_range, inverse_of
+from hotmax._kernels.narrow import (
+    factors_of,
+    is_narrow,
+    keep_factors,
+    line32,
+    power_of,
+    scaled,
+)
+from hotmax._kernels.overlapped import KEEP, PART, REACH, bounds
 from hotmax._kernels.places import borrowed, fence, prefetch
-from hotmax._kernels.vectors import LINE, WIDTH, load_line, maximum, store, stream, widened
+from hotmax._kernels.vectors import LINE, WIDTH, choose, load_line, maximum, store, stream, widened
 
 STRIP = 512  # columns at a time
 PHASES = LINE  # sums that a row has
 FIRST = 16  # rows that tell k
 
-# What is known of each column, in rows of one array: first the maximum and the power of two of the
-# part at hand, then those of all parts so far, and what the exponentials and `scaled` take.
-TOP, BEGUN, LARGEST, POWER, ORIGIN, INVERSE, INVERSE_LOW, PEAK, SHARE, FACTS = range(10)
+# What is known of each column, in rows of one array: first the maximum of the part at hand, the
+# number of those that share it, and the power of two; then the same of all parts so far, and what
+# the exponentials take. What `scaled` takes follows.
+TOP, TIES, BEGUN, LARGEST, SHARING, POWER, ORIGIN, FACTS = range(8)
 TOTAL, SUMS = PHASES, PHASES + 1  # what all parts so far come to, after the sums of the part
 
 
 @inline
 def begin_part(x, facts, temperature):
     """The power of two of each column of a part, from its first rows; False if one is special."""
-    facts[TOP, :] = -np.inf
+    facts[TOP, :], facts[TIES, :] = -np.inf, 0.0
     for i in range(min(FIRST, x.shape[0])):
         for j in range(0, x.shape[1], LINE):
             store(facts[TOP], j, maximum(load_line(x[i], j), load_line(facts[TOP], j)))
     for j in range(x.shape[1]):
         m = np.float64(facts[TOP, j])
-        if not in_range(m, temperature):
+        if not is_narrow(m, temperature):
             return False
         facts[BEGUN, j] = power_of(m, temperature)
         facts[ORIGIN, j] = line32(m, temperature)[2]
@@ -59,15 +67,18 @@ def exponential(v, facts, j, slope, slope_low):
 
 @inline
 def add_exponentials(x, facts, slope, slope_low, sums):
-    """Each column's exponentials to its sums, and its maximum to facts[TOP]."""
-    n = x.shape[0]
+    """Each column's exponentials to its sums, its maximum to facts, and how many share that."""
+    n, one = x.shape[0], np.float32(1.0)
     for i in range(n):
         row, upcoming, total = x[i], x[min(i + 1, n - 1)], sums[phase_of(i, n)]
         for j in range(0, x.shape[1], LINE):
             prefetch(upcoming, j)
-            v = load_line(row, j)
+            v, largest = load_line(row, j), load_line(facts[TOP], j)
+            ties = load_line(facts[TIES], j)
+            ties = choose(v > largest, one, choose(v == largest, ties + one, ties))
+            store(facts[TIES], j, ties)
             # the new entry first: else the compiler stores with a mask, for nearly half of the time
-            store(facts[TOP], j, maximum(v, load_line(facts[TOP], j)))
+            store(facts[TOP], j, maximum(v, largest))
             e = exponential(v, facts, j, slope, slope_low)
             store(total, j, load_line(total, j) + widened(e))
 
@@ -89,12 +100,16 @@ def end_part(facts, sums, temperature):
     """What a part comes to, to the total of each column; False if one is special."""
     for j in range(facts.shape[1]):
         m, begun, power = np.float64(facts[TOP, j]), facts[BEGUN, j], facts[POWER, j]
-        if not (in_range(m, temperature) and power_of(m, temperature) - begun <= REACH):
+        if not (is_narrow(m, temperature) and power_of(m, temperature) - begun <= REACH):
             return False
         higher = max(power, begun)
         before = sums[TOTAL, j] * power_of_two(power - higher)
         sums[TOTAL, j] = before + sum_of_phases(sums, j) * power_of_two(begun - higher)
-        facts[POWER, j], facts[LARGEST, j] = higher, max(facts[LARGEST, j], facts[TOP, j])
+        facts[POWER, j] = higher
+        if facts[TOP, j] > facts[LARGEST, j]:
+            facts[LARGEST, j], facts[SHARING, j] = facts[TOP, j], 0.0
+        if facts[TOP, j] == facts[LARGEST, j]:
+            facts[SHARING, j] += facts[TIES, j]
     return True
 
 
@@ -103,25 +118,21 @@ def scale_columns(facts, sums, temperature):
     """What writing takes."""
     for j in range(facts.shape[1]):
         m = np.float64(facts[LARGEST, j])
-        line = line32(m, temperature)
-        peak = peak_of(m, temperature, line)
-        unit = unit_of(m, temperature) / UNBIAS32
         total = sums[TOTAL, j] * power_of_two(facts[POWER, j] - power_of(m, temperature))
-        total += unit - np.float64(peak)
-        facts[ORIGIN, j] = line[2]
-        facts[INVERSE, j], facts[INVERSE_LOW, j] = inverse_of(total)
-        facts[PEAK, j], facts[SHARE, j] = peak, np.float32(unit / total)
+        facts[ORIGIN, j] = line32(m, temperature)[2]
+        ties = np.float64(facts[SHARING, j])
+        keep_factors(facts[FACTS:], j, factors_of(total, m, ties, temperature))
 
 
 @inline
 def probability(v, facts, j, slope, slope_low):
-    constants = (
-        load_line(facts[INVERSE], j),
-        load_line(facts[INVERSE_LOW], j),
-        load_line(facts[PEAK], j),
-        load_line(facts[SHARE], j),
+    factors = (
+        load_line(facts[FACTS], j),
+        load_line(facts[FACTS + 1], j),
+        load_line(facts[FACTS + 2], j),
+        load_line(facts[FACTS + 3], j),
     )
-    return scaled(exponential(v, facts, j, slope, slope_low), constants)
+    return scaled(exponential(v, facts, j, slope, slope_low), factors)
 
 
 @inline
@@ -142,8 +153,8 @@ def write_columns(x, out, facts, slope, slope_low, streamed):
 def softmax_columns(x, out, temperature, facts, sums, streamed):
     """A multiple of LINE columns; False, with nothing written, if one of them is special.
 
-    `facts` has room for FACTS rows and `sums` for SUMS. out may be x. If it is streamed, each of
-    its rows must lie at a cache line.
+    `facts` has room for FACTS + FACTORS rows and `sums` for SUMS. out may be x. If it is streamed,
+    each of its rows must lie at a cache line.
     """
     x, out, facts, sums = borrowed(x), borrowed(out), borrowed(facts), borrowed(sums)
     n = x.shape[0]

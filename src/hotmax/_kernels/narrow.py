@@ -27,6 +27,7 @@ from hotmax._kernels.vectors import (
     WIDTH,
     add_in_any_order,
     choose,
+    entry,
     fma,
     halves,
     load_line,
@@ -43,6 +44,8 @@ from hotmax._kernels.vectors import (
 from hotmax._kernels.writing import write
 
 CHUNK = 512  # classes that stay in the first-level cache from one loop to the next
+SHIFT = 32  # how far, in powers of two, a part of a row may lie below it
+FACTORS = 4  # numbers that `scaled` takes
 
 
 @kernel
@@ -50,16 +53,108 @@ def top(x, sign):
     """max(sign * x), nan if any x is nan, -inf if there is none."""
     none = x.dtype.type(-np.inf)
     a = b = c = d = spread_line(none)  # four side by side: one would wait for its last comparison
-    whole = x.size // (4 * LINE) * (4 * LINE)
-    for i in range(0, whole, 4 * LINE):
+    most = x.size // (4 * LINE) * (4 * LINE)
+    for i in range(0, most, 4 * LINE):
         a = maximum(a, sign * load_line(x, i))
         b = maximum(b, sign * load_line(x, i + LINE))
         c = maximum(c, sign * load_line(x, i + 2 * LINE))
         d = maximum(d, sign * load_line(x, i + 3 * LINE))
+    whole = x.size // LINE * LINE
+    for i in range(most, whole, LINE):
+        a = maximum(a, sign * load_line(x, i))
     first, second = halves(maximum(maximum(a, b), maximum(c, d)))
     for i in range(whole, x.size, WIDTH):
         first = maximum(first, sign * load_some(x, i, x.size - i, sign * none))
     return np.float64(maximum_of(maximum(first, second)))
+
+
+@inline
+def larger(a, b):
+    """The larger of a and b, for numbers: it knows no nan, and takes one instruction."""
+    return choose(a > b, a, b)
+
+
+@inline
+def smaller(a, b):
+    return choose(a < b, a, b)
+
+
+@inline
+def joined(two, v):
+    """The two largest, of which the first is nan if any is, with another beside them."""
+    first, second = two
+    return maximum(first, v), larger(second, smaller(first, v))
+
+
+@inline
+def merged(two, others):
+    """The two largest of four."""
+    first, second = joined(two, others[0])
+    return first, larger(second, others[1])
+
+
+@inline
+def folded(two):
+    """The two largest of long vectors, entry by entry, in vectors."""
+    near, far = halves(two[0])
+    rest, more = halves(two[1])
+    return merged((near, rest), (far, more))
+
+
+@inline
+def two_at(two, i):
+    return entry(two[0], i), entry(two[1], i)
+
+
+@inline
+def two_of(two):
+    """The two largest of vectors, as numbers."""
+    a = merged(two_at(two, 0), two_at(two, 4))
+    b = merged(two_at(two, 2), two_at(two, 6))
+    c = merged(two_at(two, 1), two_at(two, 5))
+    d = merged(two_at(two, 3), two_at(two, 7))
+    first, second = merged(merged(a, b), merged(c, d))
+    return np.float64(first), np.float64(second)
+
+
+@kernel
+def top_two(x, sign):
+    """(top, the largest of all entries but one): they are equal if there are ties."""
+    none = x.dtype.type(-np.inf)
+    a = b = spread_line(none), spread_line(none)
+    most = x.size // (2 * LINE) * (2 * LINE)
+    for i in range(0, most, 2 * LINE):
+        a = joined(a, sign * load_line(x, i))
+        b = joined(b, sign * load_line(x, i + LINE))
+    whole = x.size // LINE * LINE
+    for i in range(most, whole, LINE):
+        a = joined(a, sign * load_line(x, i))
+    two = folded(merged(a, b))
+    for i in range(whole, x.size, WIDTH):
+        two = joined(two, sign * load_some(x, i, x.size - i, sign * none))
+    return two_of(two)
+
+
+@kernel
+def count_ties(x, m):
+    """How many entries are equal to m?"""
+    zero, one = np.float32(0.0), np.float32(1.0)
+    count = spread_line(zero)
+    whole = x.size // LINE * LINE
+    for i in range(0, whole, LINE):
+        count = count + choose(load_line(x, i) == m, one, zero)
+    first, second = halves(count)
+    for i in range(whole, x.size, WIDTH):
+        first = first + choose(load_some(x, i, x.size - i, np.nan) == m, one, zero)
+    return np.float64(sum_of(first + second))
+
+
+@inline
+def ties_of(x, m, second, temperature):
+    """How many entries share the maximum m, beside or above the second largest?"""
+    if second < m:
+        return 1.0
+    return count_ties(x, np.float32(math.copysign(1.0, temperature) * m))
 
 
 @inline
@@ -148,32 +243,41 @@ def ties_and_below(x, exps, sign, m):
 
 
 @inline
-def may_hold_ties(total):
-    """A sum this small is worth telling ties from the rest: a larger one has digits to spare."""
-    return 1.0 - 2.0**-10 < total < 4.0
+def is_whole(times):
+    """May a sum of so many of its largest term be that term and nothing else, several times?"""
+    return abs(times - np.rint(times)) < 2.0**-20
+
+
+@inline
+def may_hold_ties(total, times):
+    """Is a sum worth telling ties from the rest?
+
+    Not one that is larger than 4, which has digits to spare, unless ties are all that it holds.
+    """
+    return total > 1.0 - 2.0**-10 and (total < 4.0 or is_whole(times))
 
 
 @inline
 def sums_narrow(x, exps, m, temperature, upcoming):
     """(ties, below); `exps` keeps the exponentials, times 2**BIAS32, if it is long enough.
 
-    Ties are told apart only in a chunk that sums to between 1 and 4: elsewhere they can share a
-    float64 with the rest and lose nothing. While it computes, the row that comes next is fetched,
-    which saves a large array a tenth of its time.
+    While it computes, the row that comes next is fetched, which saves a large array a tenth of its
+    time.
     """
     line = line32(m, temperature)
     per_unit = UNBIAS32 / unit_of(m, temperature)
+    per_peak = 1.0 / np.float64(peak_of(m, temperature, line))
     keep = exps.size >= x.size
     below = 0.0
     first, last = x.size, 0  # between them lie all chunks that may hold ties
     for start in range(0, x.size, CHUNK):
         stop = min(start + CHUNK, x.size)
         at = start if keep else 0
-        total = exp_narrow(x, exps, start, stop, at, line, upcoming) * per_unit
-        if may_hold_ties(total):
+        total = exp_narrow(x, exps, start, stop, at, line, upcoming)
+        if may_hold_ties(total * per_unit, total * per_peak):
             first, last = min(first, start), stop
         else:
-            below += total
+            below += total * per_unit
     if first < last:  # apart: a call inside the loop above would cost it its registers
         return sums_with_ties(x, exps, m, temperature, first, last, below)
     return 0.0, below
@@ -184,13 +288,14 @@ def sums_with_ties(x, exps, m, temperature, first, last, below):
     """Add what the chunks from first to last that may hold ties come to."""
     line = line32(m, temperature)
     per_unit = UNBIAS32 / unit_of(m, temperature)
+    per_peak = 1.0 / np.float64(peak_of(m, temperature, line))
     keep = exps.size >= x.size
     ties = 0.0
     for start in range(first, last, CHUNK):
         stop = min(start + CHUNK, x.size)
         at = start if keep else 0
-        total = exp_narrow(x, exps, start, stop, at, line, x) * per_unit
-        if may_hold_ties(total):
+        total = exp_narrow(x, exps, start, stop, at, line, x)
+        if may_hold_ties(total * per_unit, total * per_peak):
             terms = exps[at : at + stop - start]
             sign = np.float32(math.copysign(1.0, temperature))
             count, total = ties_and_below(x[start:stop], terms, sign, np.float32(m))
@@ -200,17 +305,45 @@ def sums_with_ties(x, exps, m, temperature, first, last, below):
 
 
 @inline
-def product(e, constants):
+def factors_of(total, m, ties, temperature):
+    """What `scaled` takes, of a row with this sum of exponentials and a maximum that ties share.
+
+    1 / total is in two words of float32 that 2**-SHIFT can be multiplied by without a rounding. For
+    that the second one is made a multiple of 2**(SHIFT - 149): a change of 2**-35 at most, relative
+    to the first.
+    """
+    peak = peak_of(m, temperature, line32(m, temperature))
+    unit = unit_of(m, temperature) / UNBIAS32
+    # the largest terms without their rounding: they may be all there is
+    total += ties * (unit - np.float64(peak))
+    inverse, rest = in_two32(1.0 / total)
+    inverse_low = np.float32(np.rint(rest * 2.0 ** (149 - SHIFT)) * 2.0 ** (SHIFT - 149))
+    return inverse, inverse_low, peak, np.float32(unit / total)
+
+
+@inline
+def keep_factors(kept, p, factors):
+    """kept[:, p] = factors."""
+    kept[0, p], kept[1, p], kept[2, p], kept[3, p] = factors
+
+
+@inline
+def kept_factors(kept, p):
+    return kept[0, p], kept[1, p], kept[2, p], kept[3, p]
+
+
+@inline
+def product(e, factors):
     """e / total."""
-    inverse, inverse_low, _, _ = constants
+    inverse, inverse_low, _, _ = factors
     return fma(e, inverse, e * inverse_low)
 
 
 @inline
-def scaled(e, constants):
+def scaled(e, factors):
     """e / total; an entry at the maximum comes to exactly its share, 1 / total."""
-    _, _, peak, share = constants
-    return choose(e == peak, share, product(e, constants))
+    _, _, peak, share = factors
+    return choose(e == peak, share, product(e, factors))
 
 
 @kernel
@@ -224,12 +357,12 @@ def softmax_narrow(x, out, exps, kept, m, temperature, total, streamed):
     line = line32(m, temperature)
     inverse, inverse_low = in_two32(UNBIAS32 / (total * unit_of(m, temperature)))
     peak = peak_of(m, temperature, line)
-    constants = inverse, inverse_low, peak, np.float32(1.0 / total)
+    factors = inverse, inverse_low, peak, np.float32(1.0 / total)
     for start in range(0, x.size, exps.size):
         stop = min(start + exps.size, x.size)
         if not kept:
             exp_narrow(x, exps, start, stop, 0, line, x)
-        write(scaled, exps[: stop - start], out[start:stop], constants, streamed)
+        write(scaled, exps[: stop - start], out[start:stop], factors, streamed)
 
 
 @inline

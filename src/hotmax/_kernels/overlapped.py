@@ -17,7 +17,6 @@ import numpy as np
 
 from hotmax._kernels.arithmetic import (
     LOWEST32,
-    UNBIAS32,
     clipped32,
     exp2_unclipped32,
     power_of_two,
@@ -25,26 +24,36 @@ from hotmax._kernels.arithmetic import (
 )
 from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.narrow import (
+    FACTORS,
+    SHIFT,
     added,
     exp_narrow,
     exp_rest,
-    in_two32,
+    factors_of,
+    folded,
     is_narrow,
+    joined,
+    keep_factors,
+    kept_factors,
+    larger,
     line32,
-    peak_of,
     power_of,
     product,
     scaled,
+    smaller,
+    ties_of,
     top,
-    unit_of,
+    top_two,
+    two_of,
 )
 from hotmax._kernels.places import LINE_BYTES, address_of, borrowed, claim, fence, of_row, prefetch
-from hotmax._kernels.softmax import row_sums, sign_of, softmax_block
+from hotmax._kernels.softmax import sign_of, softmax_row
 from hotmax._kernels.vectors import (
     LINE,
-    choose,
+    WIDTH,
     halves,
     load_line,
+    load_some,
     maximum,
     maximum_of,
     spread,
@@ -58,30 +67,17 @@ KEEP = 196608  # classes of the longest row whose exponentials are kept (768 kB)
 PART = 8192  # classes that stay in the second-level cache, with their exponentials
 QUICK = 1024  # classes of a row that is worth the quick way
 REACH = 48  # how far, in powers of two, a part may rise above its first line
-SHIFT = 32  # how far a part may lie below its row: what it is multiplied by is float32
 PAGE = 4096  # bytes: places that lie pages apart are not told apart at once
 NEAR = 512  # bytes between reading and writing, at least
 VISIT = 1 << 21  # entries after which a thread comes back, to be interrupted
 
-# What is known of each part, in rows of one array: its power of two, sum and maximum, and then what
-# `scaled` takes.
-POWER, SUM, TOP, INVERSE, INVERSE_LOW, PEAK, SHARE, FACTS = range(8)
+# What is known of each part, in rows of one array.
+POWER, SUM, TOP, SECOND, FACTS = range(5)
 
 
 @inline
 def bounds(p, n):
     return p * PART, min((p + 1) * PART, n)
-
-
-@inline
-def constants_at(facts, p):
-    """What `scaled` takes, for part p."""
-    return (
-        np.float32(facts[INVERSE, p]),
-        np.float32(facts[INVERSE_LOW, p]),
-        np.float32(facts[PEAK, p]),
-        np.float32(facts[SHARE, p]),
-    )
 
 
 @inline
@@ -104,77 +100,73 @@ def exp_line(x, i, exps, line, seen, quick):
     from the power of two, to be looked at in the end.
     """
     slope, slope_low, origin = line
-    sums, largest, reach = seen
+    sums, largest, second, reach = seen
     v = load_line(x, i)
     e, shifted = exp2_unclipped32(v, slope, slope_low, origin)
     if quick:
-        largest = choose(v > largest, v, largest)
+        second = larger(smaller(largest, v), second)
+        largest = larger(v, largest)
         reach = maximum(reach, reach32(shifted))
     else:
         e = clipped32(e, shifted)
     store(exps, i, e)
-    return added(e, sums), largest, reach
+    return added(e, sums), largest, second, reach
 
 
 @kernel
-def exp_and_write(
-    x, exps, start, stop, line, upcoming, before, constants, peaked, lead, streamed, quick
-):
+def exp_and_write(x, exps, start, stop, line, upcoming, before, factors, lead, streamed, quick):
     """`exp_narrow` in place, after what exps[start:stop] holds has been written, scaled, to before.
 
     Nothing is overwritten that is still to be written: writing runs `lead` entries ahead. If it is
     quick, the maximum comes with the sum, for T > 0; nan if anything is out of reach.
     """
+    peaked = factors[2] > np.float32(0.0)
     begun = min(start + lead, stop)
-    write(scaled, exps[start:begun], before[start:begun], constants, streamed)
+    write(scaled, exps[start:begun], before[start:begun], factors, streamed)
     none = spread_line(np.float32(-np.inf))
-    seen = (spread(0.0), spread(0.0)), none, spread_line(np.uint32(0))
+    seen = (spread(0.0), spread(0.0)), none, none, spread_line(np.uint32(0))
     whole = start + (stop - start) // LINE * LINE
     both = start + (stop - begun) // LINE * LINE
     for i in range(start, both, LINE):
         prefetch(upcoming, i)
         e = load_line(exps, i + lead)
-        p = scaled(e, constants) if peaked else product(e, constants)
+        p = scaled(e, factors) if peaked else product(e, factors)
         if streamed:
             stream(before, i + lead, p)
         else:
             store(before, i + lead, p)
         seen = exp_line(x, i, exps, line, seen, quick)
     ended = begun + both - start
-    write(scaled, exps[ended:stop], before[ended:stop], constants, streamed)
+    write(scaled, exps[ended:stop], before[ended:stop], factors, streamed)
     for i in range(both, whole, LINE):
         prefetch(upcoming, i)
         seen = exp_line(x, i, exps, line, seen, quick)
-    sums, largest, reach = seen
+    sums, largest, second, reach = seen
     total = exp_rest(x, exps, whole, stop, whole, line, sums)
     if not quick:
-        return total, np.nan
-    first, second = halves(reach)
-    if maximum_of(maximum(first, second)) > REACH - LOWEST32:
-        return total, np.nan
-    first, second = halves(largest)
-    most = np.float64(maximum_of(maximum(first, second)))
-    return total, maximum(most, top(x[whole:stop], np.float32(1.0)))
+        return total, np.nan, np.nan
+    near, far = halves(reach)
+    if maximum_of(maximum(near, far)) > REACH - LOWEST32:
+        return total, np.nan, np.nan
+    two = folded((largest, second))
+    for i in range(whole, stop, WIDTH):
+        two = joined(two, load_some(x, i, stop - i, np.float32(-np.inf)))
+    return (total, *two_of(two))
 
 
 @inline
-def write_parts(exps, out, facts, first, streamed):
-    """The parts of a row from the first on, whose exponentials and facts are known."""
-    for p in range(first, facts.shape[1]):
+def write_parts(exps, out, factors, first, streamed):
+    """The parts of a row from the first on."""
+    for p in range(first, factors.shape[1]):
         start, stop = bounds(p, out.size)
-        write(scaled, exps[start:stop], out[start:stop], constants_at(facts, p), streamed)
+        write(scaled, exps[start:stop], out[start:stop], kept_factors(factors, p), streamed)
 
 
 @inline
-def in_range(m, temperature):
-    return abs(m) < np.inf and is_narrow(m, temperature)
-
-
-@inline
-def exp_parts(x, exps, facts, temperature, before, waits, careful, streamed):
+def exp_parts(x, exps, facts, factors, temperature, before, waits, careful, streamed):
     """(m, careful): the maximum of the row, nan if out of range; was any entry out of reach?
 
-    If the row before waits in exps and facts to be written to `before`, that is done, either way.
+    If the row before waits in exps and factors to be written to `before`, that is done, either way.
 
     The quick way takes the power of two of a part from its first line, and finds out on the way
     that no entry lies too far from it. The careful way finds the maximum of the part first.
@@ -184,73 +176,61 @@ def exp_parts(x, exps, facts, temperature, before, waits, careful, streamed):
     m = -np.inf
     for p in range(facts.shape[1]):
         start, stop = bounds(p, x.size)
-        own = near = total = np.nan
+        own = second = near = total = np.nan
         written = not waits
         if waits and not careful and x.size >= QUICK and temperature > 0.0:
             near = top(x[start : min(start + LINE, stop)], np.float32(1.0))
-            if in_range(near, temperature):
-                total, own = exp_and_write(
+            if is_narrow(near, temperature):
+                total, own, second = exp_and_write(
                     x, exps, start, stop, line32(near, temperature), upcoming,
-                    before, constants_at(facts, p), facts[PEAK, p] > 0.0, lead, streamed, True,
+                    before, kept_factors(factors, p), lead, streamed, True,
                 )  # fmt: skip
                 written = True
             rise = power_of(own, temperature) - power_of(near, temperature)
-            careful = not (in_range(own, temperature) and rise <= REACH)
+            careful = not (is_narrow(own, temperature) and rise <= REACH)
         if careful or own != own:
-            own = near = top(x[start:stop], sign_of(x, temperature))
-            if not in_range(own, temperature):
+            own, second = top_two(x[start:stop], sign_of(x, temperature))
+            near = own
+            if not is_narrow(own, temperature):
                 if waits:
-                    write_parts(exps, before, facts, p + 1 if written else p, streamed)
+                    write_parts(exps, before, factors, p + 1 if written else p, streamed)
                 return np.nan, careful
             line = line32(own, temperature)
             if written:
                 total = exp_narrow(x, exps, start, stop, start, line, upcoming)
             else:
-                total, _ = exp_and_write(
+                total, _, _ = exp_and_write(
                     x, exps, start, stop, line, upcoming,
-                    before, constants_at(facts, p), facts[PEAK, p] > 0.0, lead, streamed, False,
+                    before, kept_factors(factors, p), lead, streamed, False,
                 )  # fmt: skip
-        facts[POWER, p], facts[SUM, p], facts[TOP, p] = power_of(near, temperature), total, own
+        facts[POWER, p], facts[SUM, p] = power_of(near, temperature), total
+        facts[TOP, p], facts[SECOND, p] = own, second
         m = max(m, own)
     return m, careful
 
 
 @inline
-def inverse_of(total):
-    """1 / total in two words of float32 that 2**-SHIFT can be multiplied by without a rounding.
-
-    For that the second word is made a multiple of 2**(SHIFT - 149): a change of 2**-35 at most,
-    relative to the first.
-    """
-    high, low = in_two32(1.0 / total)
-    return high, np.rint(low * 2.0 ** (149 - SHIFT)) * 2.0 ** (SHIFT - 149)
-
-
-@inline
-def scale_parts(x, exps, facts, m, temperature):
-    """The facts that writing takes, of a row of which maximum, exponentials and sums are known."""
+def scale_parts(x, exps, facts, factors, m, temperature):
+    """What each part is to be multiplied by, once the maximum and the sums of a row are known."""
     power = power_of(m, temperature)
-    total = 0.0
+    total = ties = 0.0
     for p in range(facts.shape[1]):
         total += facts[SUM, p] * power_of_two(facts[POWER, p] - power)
-    line = line32(m, temperature)
-    peak = peak_of(m, temperature, line)
-    unit = unit_of(m, temperature) / UNBIAS32
-    # the largest term without its rounding: it may be all there is
-    total += unit - np.float64(peak)
-    inverse, inverse_low = inverse_of(total)
+        if facts[TOP, p] == m:
+            start, stop = bounds(p, x.size)
+            ties += ties_of(x[start:stop], m, facts[SECOND, p], temperature)
+    inverse, inverse_low, peak, share = factors_of(total, m, ties, temperature)
     for p in range(facts.shape[1]):
         shift = facts[POWER, p] - power
         if shift < -SHIFT:
             start, stop = bounds(p, x.size)
-            exp_narrow(x, exps, start, stop, start, line, x)
+            exp_narrow(x, exps, start, stop, start, line32(m, temperature), x)
             shift = 0.0
-        factor = power_of_two(shift)
-        facts[INVERSE, p], facts[INVERSE_LOW, p] = inverse * factor, inverse_low * factor
+        scale = np.float32(power_of_two(shift))
         # Further away, no exponential is rounded to that of the maximum.
         peaked = m - facts[TOP, p] < 2.0**-16 * abs(temperature)
-        facts[PEAK, p] = peak / factor if peaked else -1.0
-        facts[SHARE, p] = unit / total
+        own_peak = peak / scale if peaked else np.float32(-1.0)
+        keep_factors(factors, p, (inverse * scale, inverse_low * scale, own_peak, share))
 
 
 @kernel
@@ -262,7 +242,8 @@ def softmax_overlapped(x, out, temperature, cuts, turn, exps, streamed):
     """
     n = x.shape[1]
     x, out, exps = borrowed(x), borrowed(out), borrowed(exps)
-    facts = np.empty((FACTS, -(-n // PART)))
+    parts = -(-n // PART)
+    facts, factors = np.empty((FACTS, parts)), np.empty((FACTORS, parts), np.float32)
     before, waits, careful = 0, False, False  # the last row, and does it wait to be written?
     done = 0
     while done < VISIT:
@@ -271,16 +252,16 @@ def softmax_overlapped(x, out, temperature, cuts, turn, exps, streamed):
             break
         for r in range(cuts[k], cuts[k + 1]):
             t = of_row(temperature, r)
-            m, careful = exp_parts(x[r], exps, facts, t, out[before], waits, careful, streamed)
+            m, careful = exp_parts(
+                x[r], exps, facts, factors, t, out[before], waits, careful, streamed
+            )
             waits = m == m
             if waits:
-                scale_parts(x[r], exps, facts, m, t)
+                scale_parts(x[r], exps, facts, factors, m, t)
             else:
-                m = top(x[r], sign_of(x, t))
-                sums = row_sums(x[r], exps, m, t, x[r])
-                softmax_block(x[r], out[r], exps, m, t, sums, streamed)
+                softmax_row(x[r], out[r], t, exps, x[r], streamed)
             before = r
         done += (cuts[k + 1] - cuts[k]) * n
     if waits:
-        write_parts(exps, out[before], facts, 0, streamed)
+        write_parts(exps, out[before], factors, 0, streamed)
     fence()

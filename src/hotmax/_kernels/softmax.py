@@ -241,13 +241,18 @@ def smoothmax_of(m, temperature, sums):
 
 
 @kernel
+def softmax_row(x, out, temperature, exps, upcoming, streamed):
+    m = top(x, sign_of(x, temperature))
+    sums = row_sums(x, exps, m, temperature, upcoming)
+    softmax_block(x, out, exps, m, temperature, sums, streamed)
+
+
+@kernel
 def softmax_rows(x, out, temperature, start, stop, exps, streamed):
     x, out, exps = borrowed(x), borrowed(out), borrowed(exps)
     for r in range(start, stop):
-        t = of_row(temperature, r)
-        m = top(x[r], sign_of(x, t))
-        sums = row_sums(x[r], exps, m, t, x[min(r + 1, stop - 1)])
-        softmax_block(x[r], out[r], exps, m, t, sums, streamed)
+        t, upcoming = of_row(temperature, r), x[min(r + 1, stop - 1)]
+        softmax_row(x[r], out[r], t, exps, upcoming, streamed)
     fence()
 
 
