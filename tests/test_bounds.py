@@ -104,7 +104,7 @@ GUARDED = """
     import numpy as np, hotmax as hm
     from hotmax import _dispatch
 
-    PAGE, ROOM = mmap.PAGESIZE, 1 << 20
+    PAGE, ROOM = mmap.PAGESIZE, 1 << 21
     protect = ctypes.CDLL(None, use_errno=True).mprotect
     protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
@@ -117,13 +117,14 @@ GUARDED = """
 
         def array(self, shape, kind, at_end):
             size = int(np.prod(shape)) * np.dtype(kind).itemsize
+            assert size <= ROOM
             start = PAGE + ROOM - size if at_end else PAGE
             return self.whole[start : start + size].view(kind).reshape(shape)
 
     hm.set_threads(2)
     inputs, outputs = Guarded(), Guarded()
     rng = np.random.default_rng(0)
-    counts = [*range(1, 34), 63, 64, 65, 79, 80, 513, 1000, 17000]
+    counts = [*range(1, 34), 63, 64, 65, 79, 80, 513, 1000, 1025, 8193, 17000]
     functions = (hm.softmax, hm.log_softmax, hm.softmin, hm.logsumexp, hm.smoothmax)
     for streamed in (1 << 23, 1):
         _dispatch.STREAM = _dispatch.STREAM_ROW = streamed
@@ -137,11 +138,13 @@ GUARDED = """
                     out = outputs.array(want.shape, kind, at_end)
                     f(x, out=out)
                     assert out.tobytes() == want.tobytes(), (f.__name__, n, rows, kind, at_end)
-                x[...] = hm.softmax(x, out=x)
-                assert x.tobytes() == hm.softmax(copy).tobytes()
-                x[...] = copy
-            if 64 < n < 2000:
-                columns = 48
+                for special in (None, np.nan, -np.inf, 1e30):
+                    copy[rows // 2, n - 1] = copy[rows // 2, n - 1] if special is None else special
+                    x[...] = copy
+                    hm.softmax(x, out=x)
+                    assert x.tobytes() == hm.softmax(copy).tobytes(), (n, rows, special)
+            if 64 < n < 10_000:
+                columns = 48 if n < 2000 else 16
                 x = inputs.array((n, columns), kind, at_end)
                 out = outputs.array((n, columns), kind, at_end)
                 x[...] = rng.standard_normal(x.shape)

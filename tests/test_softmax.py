@@ -818,7 +818,10 @@ def test_infinite_weights():
 
 
 def test_rows_whose_errors_do_not_cancel():
-    """Most classes share one logit: beyond 2 ULP, as the README says. Seen: 2.32 on this row."""
+    """Most classes share one logit, which is not the largest: beyond 2 ULP, as the README says.
+
+    Seen: 2.32 on this row.
+    """
     x = np.float32([0, -2.6969512, -5.2480044, -10.612128] + [-1.1014884] * 62)
     worst = 0.0
     for got, want in zip(hm.softmax(x), reference.softmax(x), strict=True):

@@ -137,7 +137,6 @@ def test_claims():
     """Threads that claim turns at the same time get each of them once."""
     from numba import njit
 
-    from hotmax import _threads
     from hotmax._kernels.places import claim
 
     @njit(nogil=True)
@@ -145,10 +144,22 @@ def test_claims():
         for _ in range(count):
             seen[claim(turn)] += 1
 
-    hm.set_threads(2)
-    turn, seen = np.zeros(1, np.int64), np.zeros(2_000_000, np.int64)
-    take(turn, seen, 1)
-    _threads.for_ranges(lambda start, stop: take(turn, seen, stop - start), 1_999_999, 1_000_000)
+    turn, seen, together = np.zeros(1, np.int64), np.zeros(2_000_000, np.int64), []
+    take(turn, seen, 0)
+    begin = threading.Barrier(2)
+
+    def run() -> None:
+        begin.wait()
+        started = turn[0]
+        take(turn, seen, 1_000_000)
+        together.append(turn[0] - started > 1_000_000)  # others took turns meanwhile
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert any(together)
     assert (seen == 1).all()
 
 
@@ -437,6 +448,41 @@ def test_a_signal_handler_may_call_hotmax():
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_a_signal_handler_may_call_hotmax_on_threads():
+    """Also amid the pool's own functions, which take a lock of their own."""
+    code = """
+        import signal, time
+        import numpy as np, hotmax as hm
+        x = np.random.default_rng(0).standard_normal((300, 4096)).astype(np.float32)
+        want = hm.softmax(x)
+        calls, busy = [0], False
+
+        def call(*_):
+            global busy
+            if not busy:  # one at a time
+                busy = True
+                hm.set_threads(2 + calls[0] % 2)
+                calls[0] += int((hm.softmax(x) == want).all())
+                busy = False
+
+        signal.signal(signal.SIGALRM, call)
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.0013)
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            assert (hm.softmax(x) == want).all()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        assert calls[0] > 10
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr[-2000:]
 

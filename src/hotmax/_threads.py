@@ -12,7 +12,8 @@ import itertools
 import os
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 VARIABLE = "HOTMAX_NUM_THREADS"
@@ -40,6 +41,7 @@ def _default() -> int:
 _count: int | None = None
 _pool: ThreadPoolExecutor | None = None
 _lock = threading.RLock()
+_inside = False  # is the holder of the lock amid the pool's own functions?
 _processors: dict[int, set[int]] = {}  # where each thread of the pool may run, by its system id
 
 
@@ -72,16 +74,34 @@ def set_threads(count: int) -> None:
     count = _check(count, "count")
     with _lock:
         if _pool is not None and count != _count:
-            _pool.shutdown(wait=False)
-            _pool = None
+            old, _pool = _pool, None
             _processors.clear()
+            with _entered() as free:
+                if free:
+                    old.shutdown(wait=False)
         _count = count
+
+
+@contextlib.contextmanager
+def _entered() -> Iterator[bool]:
+    """May the pool be called? With the lock held.
+
+    A signal handler may come in amid its functions, whose own lock is taken then, and ask again: it
+    would wait for ever. A pool that nobody uses any more ends by itself.
+    """
+    global _inside
+    free = not _inside
+    try:
+        _inside = True
+        yield free
+    finally:
+        _inside = not free
 
 
 def _forget() -> None:
     """After a fork the child has none of its parent's threads: make new ones when needed."""
-    global _pool, _lock
-    _pool = None
+    global _pool, _lock, _inside
+    _pool, _inside = None, False
     _processors.clear()
     _lock = threading.RLock()
 
@@ -119,15 +139,18 @@ def _helpers(task: Callable[[], None], count: int) -> list[Callable[[], object]]
     """Start `task` in up to `count` pool threads; each returned call waits for one to end."""
     global _pool
     futures = []
-    with _lock:
+    with _lock, _entered() as free:
+        if not free:  # a signal handler: it does it all by itself
+            return []
         if _pool is None:
             _pool = ThreadPoolExecutor(
                 get_threads(), thread_name_prefix="hotmax", initializer=_enter
             )
+        pool = _pool
         _keep_off_the_caller()
         try:
             for _ in range(count):
-                futures.append(_pool.submit(task))
+                futures.append(pool.submit(task))
         except RuntimeError:  # the interpreter is shutting down: the caller does it all
             pass
     return [lambda f=future: f.cancel() or f.result() for future in futures]  # type: ignore[misc]
@@ -139,29 +162,31 @@ def together(work: Callable[[], bool], most: int) -> None:
     Ctrl-C, or an error in `work`, stops it at the next call; no thread is left at work.
     """
     stopped = False
+    at_work: set[int] = set()
 
     def drain() -> None:
         nonlocal stopped
+        own = threading.get_ident()
+        at_work.add(own)
         try:
             while not stopped and work():
                 pass
         except BaseException:
             stopped = True
             raise
+        finally:
+            at_work.discard(own)
 
     others = min(get_threads(), most) - 1
-    waits: list[Callable[[], object]] = []
     try:
-        if others > 0:
-            waits = _helpers(drain, others)
+        waits = _helpers(drain, others) if others > 0 else []
         drain()
         for wait in waits:
             wait()
     except BaseException:
-        stopped = True
-        for wait in waits:
-            with contextlib.suppress(Exception):  # the first error is the one to tell
-                wait()
+        stopped = True  # whoever begins now finds nothing to do
+        while at_work - {threading.get_ident()}:
+            time.sleep(1e-4)
         raise
 
 

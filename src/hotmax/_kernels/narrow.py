@@ -44,7 +44,6 @@ from hotmax._kernels.vectors import (
 from hotmax._kernels.writing import write
 
 CHUNK = 512  # classes that stay in the first-level cache from one loop to the next
-SHIFT = 32  # how far, in powers of two, a part of a row may lie below it
 FACTORS = 4  # numbers that `scaled` takes
 
 
@@ -306,18 +305,12 @@ def sums_with_ties(x, exps, m, temperature, first, last, below):
 
 @inline
 def factors_of(total, m, ties, temperature):
-    """What `scaled` takes, of a row with this sum of exponentials and a maximum that ties share.
-
-    1 / total is in two words of float32 that 2**-SHIFT can be multiplied by without a rounding. For
-    that the second one is made a multiple of 2**(SHIFT - 149): a change of 2**-35 at most, relative
-    to the first.
-    """
+    """What `scaled` takes, of a row with this sum of exponentials and a maximum that ties share."""
     peak = peak_of(m, temperature, line32(m, temperature))
     unit = unit_of(m, temperature) / UNBIAS32
     # the largest terms without their rounding: they may be all there is
     total += ties * (unit - np.float64(peak))
-    inverse, rest = in_two32(1.0 / total)
-    inverse_low = np.float32(np.rint(rest * 2.0 ** (149 - SHIFT)) * 2.0 ** (SHIFT - 149))
+    inverse, inverse_low = in_two32(1.0 / (total * UNBIAS32))
     return inverse, inverse_low, peak, np.float32(unit / total)
 
 
@@ -334,9 +327,13 @@ def kept_factors(kept, p):
 
 @inline
 def product(e, factors):
-    """e / total."""
+    """e / total.
+
+    2**BIAS32 goes last: without it, the second product would lose its digits where the result is
+    among the smallest normal numbers.
+    """
     inverse, inverse_low, _, _ = factors
-    return fma(e, inverse, e * inverse_low)
+    return fma(e, inverse, e * inverse_low) * UNBIAS32
 
 
 @inline
@@ -355,7 +352,7 @@ def settle():
 @inline
 def softmax_narrow(x, out, exps, kept, m, temperature, total, streamed):
     line = line32(m, temperature)
-    inverse, inverse_low = in_two32(UNBIAS32 / (total * unit_of(m, temperature)))
+    inverse, inverse_low = in_two32(1.0 / (total * unit_of(m, temperature)))
     peak = peak_of(m, temperature, line)
     factors = inverse, inverse_low, peak, np.float32(1.0 / total)
     for start in range(0, x.size, exps.size):

@@ -25,7 +25,6 @@ from hotmax._kernels.arithmetic import (
 from hotmax._kernels.compiling import inline, kernel
 from hotmax._kernels.narrow import (
     FACTORS,
-    SHIFT,
     added,
     exp_narrow,
     exp_rest,
@@ -66,7 +65,9 @@ from hotmax._kernels.writing import write
 KEEP = 196608  # classes of the longest row whose exponentials are kept (768 kB)
 PART = 8192  # classes that stay in the second-level cache, with their exponentials
 QUICK = 1024  # classes of a row that is worth the quick way
-REACH = 48  # how far, in powers of two, a part may rise above its first line
+# In powers of two: how far a part may rise above its first line, and how far lie below its row. In
+# two words of float32, 2**-BELOW / sum loses no digit.
+REACH, BELOW = 48, 48
 PAGE = 4096  # bytes: places that lie pages apart are not told apart at once
 NEAR = 512  # bytes between reading and writing, at least
 VISIT = 1 << 21  # entries after which a thread comes back, to be interrupted
@@ -222,7 +223,7 @@ def scale_parts(x, exps, facts, factors, m, temperature):
     inverse, inverse_low, peak, share = factors_of(total, m, ties, temperature)
     for p in range(facts.shape[1]):
         shift = facts[POWER, p] - power
-        if shift < -SHIFT:
+        if shift < -BELOW:
             start, stop = bounds(p, x.size)
             exp_narrow(x, exps, start, stop, start, line32(m, temperature), x)
             shift = 0.0

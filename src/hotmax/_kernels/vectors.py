@@ -242,7 +242,7 @@ else:
 
     @intrinsic
     def steps_above(typing_context, a, b):
-        """How many float32 numbers a lies above b > 0; 2**31 or so if a is below b, nan or -inf."""
+        """How many float32 numbers a lies above b > 0; huge if a is below b, infinite or nan."""
 
         def generate(context, builder, signature, arguments):
             line = context.get_value_type(signature.return_type)
