@@ -296,9 +296,9 @@ def test_an_entry_out_of_reach(place, temperature):
 @pytest.mark.parametrize("n", [100, 700, 3000, 9005])
 def test_ties(n):
     """They are counted in every way that a row can go, beside as much that is no tie."""
-    x = np.round(np.random.default_rng(n).standard_normal((20, n)) * 4) / 3 - 5
-    x[:10] = np.maximum(x[:10], x.max(-1)[:10, None] - 1)  # many, at the maximum and below it
-    x[10:, [3, 83]] = np.linspace(2, 9, 10)[:, None]  # two, in one of the sums of a line
+    x = np.round(np.random.default_rng(n).standard_normal((32, n)) * 4) / 3 - 5
+    x[:16] = np.maximum(x[:16], x.max(-1)[:16, None] - 1)  # many, at the maximum and below it
+    x[16:, [3, 83]] = np.linspace(2, 9, 16)[:, None]  # two, in one of the sums of a line
     x[1::2, n - 1] = x.max(-1)[1::2]
     for temperature in (1.0, -1.0):
         logits = (x * temperature).astype(np.float32)

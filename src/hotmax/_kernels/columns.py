@@ -18,9 +18,12 @@ from hotmax._kernels.narrow import (
     factors_of,
     is_narrow,
     keep_factors,
+    larger,
     line32,
+    merged,
     power_of,
     scaled,
+    smaller,
 )
 from hotmax._kernels.overlapped import KEEP, PART, REACH, bounds
 from hotmax._kernels.places import borrowed, fence, prefetch
@@ -30,17 +33,17 @@ STRIP = 512  # columns at a time
 PHASES = LINE  # sums that a row has
 FIRST = 16  # rows that tell k
 
-# What is known of each column, in rows of one array: first the maximum of the part at hand, the
-# number of those that share it, and the power of two; then the same of all parts so far, and what
-# the exponentials take. What `scaled` takes follows.
-TOP, TIES, BEGUN, LARGEST, SHARING, POWER, ORIGIN, FACTS = range(8)
+# What is known of each column, in rows of one array: first the two largest entries of the part at
+# hand, and its power of two; then the same of all parts so far, how many share the maximum, and
+# what the exponentials take. What `scaled` takes follows.
+TOP, SECOND, BEGUN, LARGEST, NEXT, POWER, TIES, ORIGIN, FACTS = range(9)
 TOTAL, SUMS = PHASES, PHASES + 1  # what all parts so far come to, after the sums of the part
 
 
 @inline
 def begin_part(x, facts, temperature):
     """The power of two of each column of a part, from its first rows; False if one is special."""
-    facts[TOP, :], facts[TIES, :] = -np.inf, 0.0
+    facts[TOP, :] = -np.inf
     for i in range(min(FIRST, x.shape[0])):
         for j in range(0, x.shape[1], LINE):
             store(facts[TOP], j, maximum(load_line(x[i], j), load_line(facts[TOP], j)))
@@ -50,6 +53,7 @@ def begin_part(x, facts, temperature):
             return False
         facts[BEGUN, j] = power_of(m, temperature)
         facts[ORIGIN, j] = line32(m, temperature)[2]
+        facts[TOP, j] = facts[SECOND, j] = -np.inf
     return True
 
 
@@ -67,17 +71,15 @@ def exponential(v, facts, j, slope, slope_low):
 
 @inline
 def add_exponentials(x, facts, slope, slope_low, sums):
-    """Each column's exponentials to its sums, its maximum to facts, and how many share that."""
-    n, one = x.shape[0], np.float32(1.0)
+    """Each column's exponentials to its sums, and its two largest entries to facts."""
+    n = x.shape[0]
     for i in range(n):
         row, upcoming, total = x[i], x[min(i + 1, n - 1)], sums[phase_of(i, n)]
         for j in range(0, x.shape[1], LINE):
             prefetch(upcoming, j)
             v, largest = load_line(row, j), load_line(facts[TOP], j)
-            ties = load_line(facts[TIES], j)
-            ties = choose(v > largest, one, choose(v == largest, ties + one, ties))
-            store(facts[TIES], j, ties)
             # the new entry first: else the compiler stores with a mask, for nearly half of the time
+            store(facts[SECOND], j, larger(smaller(v, largest), load_line(facts[SECOND], j)))
             store(facts[TOP], j, maximum(v, largest))
             e = exponential(v, facts, j, slope, slope_low)
             store(total, j, load_line(total, j) + widened(e))
@@ -106,11 +108,26 @@ def end_part(facts, sums, temperature):
         before = sums[TOTAL, j] * power_of_two(power - higher)
         sums[TOTAL, j] = before + sum_of_phases(sums, j) * power_of_two(begun - higher)
         facts[POWER, j] = higher
-        if facts[TOP, j] > facts[LARGEST, j]:
-            facts[LARGEST, j], facts[SHARING, j] = facts[TOP, j], 0.0
-        if facts[TOP, j] == facts[LARGEST, j]:
-            facts[SHARING, j] += facts[TIES, j]
+        facts[LARGEST, j], facts[NEXT, j] = merged(
+            (facts[LARGEST, j], facts[NEXT, j]), (facts[TOP, j], facts[SECOND, j])
+        )
     return True
+
+
+@inline
+def count_ties(x, facts):
+    """How many share the maximum of each column; another look at x, if there are any ties."""
+    one, zero = np.float32(1.0), np.float32(0.0)
+    facts[TIES, :] = one
+    alone = True
+    for j in range(x.shape[1]):
+        alone = alone and facts[NEXT, j] < facts[LARGEST, j]
+    if not alone:
+        facts[TIES, :] = zero
+        for i in range(x.shape[0]):
+            for j in range(0, x.shape[1], LINE):
+                tie = choose(load_line(x[i], j) == load_line(facts[LARGEST], j), one, zero)
+                store(facts[TIES], j, load_line(facts[TIES], j) + tie)
 
 
 @inline
@@ -120,7 +137,7 @@ def scale_columns(facts, sums, temperature):
         m = np.float64(facts[LARGEST, j])
         total = sums[TOTAL, j] * power_of_two(facts[POWER, j] - power_of(m, temperature))
         facts[ORIGIN, j] = line32(m, temperature)[2]
-        ties = np.float64(facts[SHARING, j])
+        ties = np.float64(facts[TIES, j])
         keep_factors(facts[FACTS:], j, factors_of(total, m, ties, temperature))
 
 
@@ -161,7 +178,8 @@ def softmax_columns(x, out, temperature, facts, sums, streamed):
     if n > KEEP or not 2.0**-90 < temperature < 2.0**90:
         return False
     slope, slope_low, _ = line32(0.0, temperature)
-    facts[LARGEST, :], facts[POWER, :], sums[TOTAL, :] = -np.inf, -np.inf, 0.0
+    facts[LARGEST, :], facts[NEXT, :], facts[POWER, :] = -np.inf, -np.inf, -np.inf
+    sums[TOTAL, :] = 0.0
     for p in range(-(-n // PART)):
         start, stop = bounds(p, n)
         part = x[start:stop]
@@ -171,6 +189,7 @@ def softmax_columns(x, out, temperature, facts, sums, streamed):
         add_exponentials(part, facts, slope, slope_low, sums)
         if not end_part(facts, sums, temperature):
             return False
+    count_ties(x, facts)
     scale_columns(facts, sums, temperature)
     write_columns(x, out, facts, slope, slope_low, streamed)
     fence()
