@@ -329,8 +329,8 @@ def kept_factors(kept, p):
 def product(e, factors):
     """e / total.
 
-    2**BIAS32 goes last: without it, the second product would lose its digits where the result is
-    among the smallest normal numbers.
+    2**-BIAS32 goes last: inside the inverse, it would cost the second product its digits where the
+    result is among the smallest normal numbers.
     """
     inverse, inverse_low, _, _ = factors
     return fma(e, inverse, e * inverse_low) * UNBIAS32
