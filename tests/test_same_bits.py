@@ -239,7 +239,7 @@ def test_results_written_past_the_caches(type_name):
 
 @pytest.mark.parametrize("past_the_caches", [False, True])
 @pytest.mark.parametrize("n", [65, 79, 80, 81, 400, 1000, 1024, 8192, 8193, 33_000])
-@pytest.mark.parametrize("grouped", [0, 40_000])
+@pytest.mark.parametrize("grouped", [0, 8192])
 def test_groups_and_rows_written_while_the_next_is_computed(
     n, past_the_caches, grouped, monkeypatch
 ):
@@ -291,6 +291,18 @@ def test_an_entry_out_of_reach(place, temperature):
     for entry in (*far, *(-v for v in far), *ODD_NANS):
         x[2, place] = entry
         assert_each_as_alone(x, temperature, entry)
+
+
+@pytest.mark.parametrize("hidden", [-np.inf, -1e30, -1e9, -6000, -5700])
+def test_parts_that_are_masked(hidden):
+    """They add nothing, if they are far enough below the others."""
+    x = np.random.default_rng(0).standard_normal((9, 30_000)).astype(np.float32)
+    x[1, :9000] = x[2, 9000:] = x[4, 8192:16384] = x[5] = x[7, :29_000] = hidden
+    x[7, 29_000:] -= 5600  # near enough to some of them
+    x[8, :20_000] = -np.inf
+    x[8, 20_000] = np.nan
+    assert_each_as_alone(x, 1.0, hidden)
+    assert_each_as_alone(-x, -1.0, hidden)
 
 
 @pytest.mark.parametrize("n", [100, 700, 3000, 9005])

@@ -817,6 +817,21 @@ def test_infinite_weights():
     assert (value, sign) == (np.inf, -1.0)
 
 
+@pytest.mark.parametrize("hidden", [-np.inf, -1e9, -6000.0])
+@pytest.mark.parametrize("n", [1000, 8193, 16_384, 30_000])
+def test_ties_in_a_masked_row(n, hidden):
+    """Most classes are hidden, whole parts of them: the others are right all the same."""
+    seen = np.float32([-0.288] * 20 + list(np.linspace(-5.288, -1.288, 80)))
+    x = np.full(n, hidden, np.float32)
+    x[n - 100 :] = seen
+    got = hm.softmax(np.stack([x, x]))[1, n - 100 :]
+    for one, want in zip(got.tolist(), reference.softmax(seen), strict=True):
+        assert reference.ulps(one, want, "float32") < 1.6
+    near = np.where(np.arange(n) < n - 100, np.float32(-5680), x - 5670)  # near enough to count
+    exps = np.exp(near.astype(np.float64) + 5670)
+    np.testing.assert_allclose(hm.softmax(near), exps / exps.sum(), rtol=1e-6)
+
+
 def test_rows_whose_errors_do_not_cancel():
     """Most classes share one logit, which is not the largest: beyond 2 ULP, as the README says.
 

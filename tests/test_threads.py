@@ -487,6 +487,45 @@ def test_a_signal_handler_may_call_hotmax_on_threads():
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+def test_many_interrupts():
+    """Wherever they come, the next call works: no lock is left behind, no thread still at work."""
+    code = """
+        import random, signal, time
+        import numpy as np, hotmax as hm
+
+        def interrupt(*_):
+            raise KeyboardInterrupt
+
+        hm.set_threads(2)
+        x = np.random.default_rng(0).standard_normal((80, 4096)).astype(np.float32)
+        want, out = hm.softmax(x), np.empty_like(x)
+        signal.signal(signal.SIGALRM, interrupt)
+        count, end = 0, time.monotonic() + 4
+        while time.monotonic() < end:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(2e-5, 1.5e-3))
+                for _ in range(40):
+                    hm.softmax(x, out=out)
+            except KeyboardInterrupt:
+                count += 1
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                count += 1
+        out[...] = 7
+        time.sleep(0.01)
+        assert count > 100 and (out == 7).all() and (hm.softmax(x) == want).all()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
 def test_processes_that_compile_at_the_same_time(tmp_path):
     """Both find an empty index; neither may write over what the other has compiled."""
     (tmp_path / "twice.py").write_text(

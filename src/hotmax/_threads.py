@@ -6,15 +6,16 @@ the pool has not begun: a busy pool slows a call down, but cannot stall it.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import ctypes
 import itertools
 import os
+import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 
 VARIABLE = "HOTMAX_NUM_THREADS"
 
@@ -38,10 +39,66 @@ def _default() -> int:
     return os.cpu_count() or 1
 
 
+class _Job:
+    """A task for one thread of the pool, unless the caller takes it back before it has begun."""
+
+    def __init__(self, task: Callable[[], None]) -> None:
+        self.task = task
+        self.begin, self.done = _thread.allocate_lock(), _thread.allocate_lock()
+        self.done.acquire()
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        if self.begin.acquire(blocking=False):
+            try:
+                self.task()
+            except BaseException as error:
+                self.error = error
+            finally:
+                self.done.release()
+
+    def wait(self) -> None:
+        if not self.begin.acquire(blocking=False):
+            self.done.acquire()
+            if self.error is not None:
+                raise self.error
+
+
+class _Pool:
+    """Threads that wait for jobs.
+
+    All that they and their callers wait for is C's. A pool with locks of Python's (that of
+    concurrent.futures) waits for ever after a Ctrl-C, or in a signal handler, that comes amid them.
+    """
+
+    def __init__(self) -> None:
+        self.jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self.size = 0
+
+    def grow(self, size: int) -> None:
+        with contextlib.suppress(RuntimeError):  # the interpreter is shutting down
+            while self.size < size:
+                _thread.start_new_thread(_serve, (self.jobs,))
+                self.size += 1
+
+    def end(self) -> None:
+        for _ in range(self.size):
+            self.jobs.put(None)
+
+
+def _serve(jobs: queue.SimpleQueue[_Job | None]) -> None:
+    """What a thread of the pool does."""
+    own = threading.get_native_id()
+    _processors[own] = set()
+    while (job := jobs.get()) is not None:
+        job.run()
+        del job  # and what it holds
+    _processors.pop(own, None)
+
+
 _count: int | None = None
-_pool: ThreadPoolExecutor | None = None
+_pool: _Pool | None = None
 _lock = threading.RLock()
-_inside = False  # is the holder of the lock amid the pool's own functions?
 _processors: dict[int, set[int]] = {}  # where each thread of the pool may run, by its system id
 
 
@@ -74,34 +131,16 @@ def set_threads(count: int) -> None:
     count = _check(count, "count")
     with _lock:
         if _pool is not None and count != _count:
-            old, _pool = _pool, None
+            _pool.end()
+            _pool = None
             _processors.clear()
-            with _entered() as free:
-                if free:
-                    old.shutdown(wait=False)
         _count = count
-
-
-@contextlib.contextmanager
-def _entered() -> Iterator[bool]:
-    """May the pool be called? With the lock held.
-
-    A signal handler may come in amid its functions, whose own lock is taken then, and ask again: it
-    would wait for ever. A pool that nobody uses any more ends by itself.
-    """
-    global _inside
-    free = not _inside
-    try:
-        _inside = True
-        yield free
-    finally:
-        _inside = not free
 
 
 def _forget() -> None:
     """After a fork the child has none of its parent's threads: make new ones when needed."""
-    global _pool, _lock, _inside
-    _pool, _inside = None, False
+    global _pool, _lock
+    _pool = None
     _processors.clear()
     _lock = threading.RLock()
 
@@ -111,11 +150,6 @@ if hasattr(os, "register_at_fork"):
 
 
 _current_processor = ctypes.CDLL(None).sched_getcpu if sys.platform == "linux" else None
-
-
-def _enter() -> None:
-    """What a thread of the pool does first."""
-    _processors[threading.get_native_id()] = set()
 
 
 def _keep_off_the_caller() -> None:
@@ -135,31 +169,26 @@ def _keep_off_the_caller() -> None:
                 _processors[thread] = elsewhere
 
 
-def _helpers(task: Callable[[], None], count: int) -> list[Callable[[], object]]:
-    """Start `task` in up to `count` pool threads; each returned call waits for one to end."""
+def _helpers(task: Callable[[], None], count: int) -> list[_Job]:
+    """Start `task` in up to `count` threads of the pool."""
     global _pool
-    futures = []
-    with _lock, _entered() as free:
-        if not free:  # a signal handler: it does it all by itself
-            return []
+    with _lock:
         if _pool is None:
-            _pool = ThreadPoolExecutor(
-                get_threads(), thread_name_prefix="hotmax", initializer=_enter
-            )
+            _pool = _Pool()
         pool = _pool
+        pool.grow(count)
         _keep_off_the_caller()
-        try:
-            for _ in range(count):
-                futures.append(pool.submit(task))
-        except RuntimeError:  # the interpreter is shutting down: the caller does it all
-            pass
-    return [lambda f=future: f.cancel() or f.result() for future in futures]  # type: ignore[misc]
+    jobs = [_Job(task) for _ in range(count)]
+    for job in jobs:
+        pool.jobs.put(job)
+    return jobs
 
 
 def together(work: Callable[[], bool], most: int) -> None:
     """Call work() again and again, in up to `most` threads, until it says that nothing is left.
 
-    Ctrl-C, or an error in `work`, stops it at the next call; no thread is left at work.
+    Ctrl-C, or an error in `work`, stops it at the next call; no thread is left at work, unless a
+    second Ctrl-C ends the wait for it.
     """
     stopped = False
     at_work: set[int] = set()
@@ -179,10 +208,10 @@ def together(work: Callable[[], bool], most: int) -> None:
 
     others = min(get_threads(), most) - 1
     try:
-        waits = _helpers(drain, others) if others > 0 else []
+        jobs = _helpers(drain, others) if others > 0 else []
         drain()
-        for wait in waits:
-            wait()
+        for job in jobs:
+            job.wait()
     except BaseException:
         stopped = True  # whoever begins now finds nothing to do
         while at_work - {threading.get_ident()}:

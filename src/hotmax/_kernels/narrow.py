@@ -251,7 +251,8 @@ def is_whole(times):
 def may_hold_ties(total, times):
     """Is a sum worth telling ties from the rest?
 
-    Not one that is larger than 4, which has digits to spare, unless ties are all that it holds.
+    Not one that is larger than 4, unless ties are all that it holds: their rounding moves it by
+    2**-24 at most, and its logarithm by less than an ULP.
     """
     return total > 1.0 - 2.0**-10 and (total < 4.0 or is_whole(times))
 

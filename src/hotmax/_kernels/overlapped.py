@@ -68,6 +68,7 @@ QUICK = 1024  # classes of a row that is worth the quick way
 # In powers of two: how far a part may rise above its first line, and how far lie below its row. In
 # two words of float32, 2**-BELOW / sum loses no digit.
 REACH, BELOW = 48, 48
+FAR = 200.0  # a part so many T below its row adds nothing to it
 PAGE = 4096  # bytes: places that lie pages apart are not told apart at once
 NEAR = 512  # bytes between reading and writing, at least
 VISIT = 1 << 21  # entries after which a thread comes back, to be interrupted
@@ -156,11 +157,16 @@ def exp_and_write(x, exps, start, stop, line, upcoming, before, factors, lead, s
 
 
 @inline
+def write_part(exps, out, factors, p, streamed):
+    start, stop = bounds(p, out.size)
+    write(scaled, exps[start:stop], out[start:stop], kept_factors(factors, p), streamed)
+
+
+@inline
 def write_parts(exps, out, factors, first, streamed):
     """The parts of a row from the first on."""
     for p in range(first, factors.shape[1]):
-        start, stop = bounds(p, out.size)
-        write(scaled, exps[start:stop], out[start:stop], kept_factors(factors, p), streamed)
+        write_part(exps, out, factors, p, streamed)
 
 
 @inline
@@ -174,7 +180,7 @@ def exp_parts(x, exps, facts, factors, temperature, before, waits, careful, stre
     """
     lead = lead_of(x, before)
     upcoming = x[min(PART, x.size) :]  # past its end lies the next row: only to be fetched
-    m = -np.inf
+    m = lowest = -np.inf
     for p in range(facts.shape[1]):
         start, stop = bounds(p, x.size)
         own = second = near = total = np.nan
@@ -192,12 +198,17 @@ def exp_parts(x, exps, facts, factors, temperature, before, waits, careful, stre
         if careful or own != own:
             own, second = top_two(x[start:stop], sign_of(x, temperature))
             near = own
-            if not is_narrow(own, temperature):
-                if waits:
-                    write_parts(exps, before, factors, p + 1 if written else p, streamed)
-                return np.nan, careful
             line = line32(own, temperature)
-            if written:
+            if not is_narrow(own, temperature):
+                if not written:
+                    write_part(exps, before, factors, p, streamed)
+                if not own < 0.0:
+                    if waits:
+                        write_parts(exps, before, factors, p + 1, streamed)
+                    return np.nan, careful
+                # Masked, it seems: it adds nothing, if the others are far enough above.
+                near, total, lowest = -np.inf, 0.0, max(lowest, own)
+            elif written:
                 total = exp_narrow(x, exps, start, stop, start, line, upcoming)
             else:
                 total, _, _ = exp_and_write(
@@ -207,6 +218,8 @@ def exp_parts(x, exps, facts, factors, temperature, before, waits, careful, stre
         facts[POWER, p], facts[SUM, p] = power_of(near, temperature), total
         facts[TOP, p], facts[SECOND, p] = own, second
         m = max(m, own)
+    if not is_narrow(m, temperature) or lowest > m - FAR * abs(temperature):
+        return np.nan, careful
     return m, careful
 
 

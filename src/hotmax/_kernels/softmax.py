@@ -11,8 +11,8 @@ however small it is. Blocks of a long row are summed apart and added in order, s
 not depend on who computes which block.
 
 The arithmetic is in `wide` (float64, two words) and `narrow` (float32, long rows). softmax of most
-float32 rows goes a way of its own, in `overlapped`. Short rows are computed side by side, in
-`short` and `short_logs` (float32) and `lanes` (float64).
+float32 rows goes ways of its own, in `grouped` and `overlapped`. Short rows are computed side by
+side, in `short` and `short_logs` (float32) and `lanes` (float64).
 """
 
 from __future__ import annotations
