@@ -115,7 +115,7 @@ def end_part(facts, sums, temperature):
 
 
 @inline
-def count_ties(x, facts):
+def count_ties_of_columns(x, facts):
     """How many share the maximum of each column; another look at x, if there are any ties."""
     one, zero = np.float32(1.0), np.float32(0.0)
     facts[TIES, :] = one
@@ -189,7 +189,7 @@ def softmax_columns(x, out, temperature, facts, sums, streamed):
         add_exponentials(part, facts, slope, slope_low, sums)
         if not end_part(facts, sums, temperature):
             return False
-    count_ties(x, facts)
+    count_ties_of_columns(x, facts)
     scale_columns(facts, sums, temperature)
     write_columns(x, out, facts, slope, slope_low, streamed)
     fence()
