@@ -1,67 +1,123 @@
 # Needs make and Python 3.11 or later; everything else goes into .venv, once.
 PYTHON = python3
-BIN = .venv/bin
+# Another Python has a directory of its own: make test PYTHON=python3.13 uses .venv-3.13.
+VERSION := $(if $(filter-out python3,$(PYTHON)),$(shell $(PYTHON) -c \
+    'import sys; print("%d.%d" % sys.version_info[:2])'))
+ifneq ($(filter-out python3,$(PYTHON)),)
+ifeq ($(VERSION),)
+$(error PYTHON=$(PYTHON) does not run: name a Python that does, or its path)
+endif
+endif
+VENV := .venv$(addprefix -,$(VERSION))
+BIN = $(VENV)/bin
+INSTALL = -m pip install --quiet --disable-pip-version-check
+PYTEST = -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# What to test: all of it, or TESTS="tests/test_softmax.py tests/test_losses.py".
+TESTS =
+# How long to fuzz, and where to start from.
+EXAMPLES = 10000
+SEED = 0
+FUZZERS = files libraries numbers
 BENCHMARKS = speed libraries losses attention sampling calibration regression
 
-.PHONY: help demo tour test lint format bench accuracy capabilities clean
+.PHONY: help demo tour install test install-lowest lowest fuzz lint format bench accuracy capabilities tree docs clean
 .NOTPARALLEL:
 
 help:
 	@echo "make demo      a report on a small classifier: its summary, and a page to open"
 	@echo "make tour      a tour of hotmax on the terminal"
 	@echo "make test      all tests and the examples in the docstrings"
+	@echo "make lowest    the tests with the lowest versions that pyproject.toml allows"
+	@echo "make fuzz      damaged files and hostile numbers; EXAMPLES=100000 SEED=1 for more;"
+	@echo "               writes README's table with PUBLISH=1"
 	@echo "make lint      format, lint and types"
 	@echo "make format    put the format right"
-	@echo "make bench     time hotmax, SciPy, PyTorch and JAX; write README's table with PUBLISH=1"
-	@echo "make accuracy  compare them with mpmath; write README's table with PUBLISH=1"
-	@echo "make capabilities  write README's table of what works on whose arrays"
+	@echo "make bench     time hotmax, SciPy, PyTorch and JAX; write the tables in docs/ with PUBLISH=1"
+	@echo "make accuracy  compare them with mpmath; write the tables in docs/ with PUBLISH=1"
+	@echo "make capabilities  write the table of what works on whose arrays"
+	@echo "make tree      write CONTRIBUTING's tree of modules from their first lines"
+	@echo "make docs      build the documentation, into docs/_build/html"
 	@echo "make clean     remove .venv and everything made by a run"
+	@echo "PYTHON=python3.13 takes another Python, TESTS=tests/test_losses.py a part of the tests"
 
-demo: .venv/installed-demo
+demo: $(VENV)/installed-demo
 	@$(BIN)/hotmax report --out report.html --force
 
-tour: .venv/installed
+tour: $(VENV)/installed
 	@$(BIN)/python -m hotmax.view.tour
 
-test: .venv/installed-dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+install: $(VENV)/installed-dev
 
-lint: .venv/installed-dev
+test: install
+	$(BIN)/python $(PYTEST) $(TESTS)
+
+install-lowest: .venv-lowest/installed-dev
+
+lowest: install-lowest
+	.venv-lowest/bin/python $(PYTEST) $(TESTS)
+
+fuzz: $(VENV)/installed-dev
+	@for part in $(FUZZERS); do \
+	    echo "fuzz.$$part: $(EXAMPLES) examples, seed $(SEED)"; \
+	    publish=; [ $$part != numbers ] || publish=$(if $(PUBLISH),--publish); \
+	    PYTHONPATH=tests:bench $(BIN)/python -m fuzz.$$part --examples $(EXAMPLES) --seed $(SEED) \
+	        $$publish || exit 1; \
+	done
+
+lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict src
 
-format: .venv/installed-dev
+format: $(VENV)/installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: .venv/installed-dev
+bench: $(VENV)/installed-dev
 	@for part in $(BENCHMARKS); do \
 	    PYTHONPATH=tests $(BIN)/python bench/$$part.py $(if $(PUBLISH),--publish) || exit 1; \
 	done
 
-accuracy: .venv/installed-dev
+accuracy: $(VENV)/installed-dev
 	@PYTHONPATH=tests $(BIN)/python bench/accuracy.py $(if $(PUBLISH),--publish)
 
-capabilities: .venv/installed-dev
+capabilities: $(VENV)/installed-dev
 	@$(BIN)/python bench/capabilities.py
 
+docs: $(VENV)/installed-docs
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+tree: $(VENV)/installed
+	@$(BIN)/python bench/tree.py
+
 clean:
-	rm -rf .venv report.html .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .venv-* report.html .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build dist build
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is as new as the installation it stands for: pyproject.toml changed means install again.
-.venv/bin/python:
-	$(PYTHON) -m venv .venv
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
 
-.venv/installed: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+$(VENV)/installed: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python $(INSTALL) -e .
 	@touch $@
 
-.venv/installed-demo: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plot,calibration,cli]"
-	@touch .venv/installed $@
+$(VENV)/installed-demo: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python $(INSTALL) -e ".[plot,calibration,cli]"
+	@touch $(VENV)/installed $@
 
-.venv/installed-dev: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
-	@touch .venv/installed .venv/installed-demo $@
+$(VENV)/installed-dev: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python $(INSTALL) -e ".[dev]"
+	@touch $(VENV)/installed $(VENV)/installed-demo $@
+
+$(VENV)/installed-docs: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python $(INSTALL) -e ".[docs,plot,calibration]"
+	@touch $@
+
+# Made anew: pip leaves what is installed already, be it lower or higher.
+.venv-lowest/installed-dev: pyproject.toml .ci/lowest.py
+	rm -rf .venv-lowest
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python .ci/lowest.py > .venv-lowest/requirements.txt
+	.venv-lowest/bin/python $(INSTALL) -r .venv-lowest/requirements.txt -e .
+	@touch $@

@@ -1,7 +1,7 @@
 """How right: the worst error of hotmax, SciPy, PyTorch and JAX against mpmath, in ULP.
 
     make accuracy              prints the tables
-    make accuracy PUBLISH=1    also writes them into README.md
+    make accuracy PUBLISH=1    also writes them into docs/tables
 
 The rows, temperatures and references are those of the tests (tests/comparisons.py). At a
 temperature other than 1 the others get x / T, as their users would write it.
@@ -137,7 +137,7 @@ def figure(error: float) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--publish", action="store_true", help="write the tables into README.md")
+    parser.add_argument("--publish", action="store_true", help="write the tables into docs/tables")
     publish = parser.parse_args().publish
 
     worst = measure_all()
@@ -198,7 +198,7 @@ def main() -> None:
 
     if publish:
         tables.publish("accuracy", "\n\n".join(parts))
-        print("\nwritten into README.md")
+        print("\nwritten into docs/tables")
 
 
 if __name__ == "__main__":

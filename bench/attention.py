@@ -1,7 +1,7 @@
 """How fast attention is: hotmax, PyTorch's own and the naive formula, interleaved in one run.
 
     make bench              prints the table
-    make bench PUBLISH=1    also writes it into README.md
+    make bench PUBLISH=1    also writes it into docs/tables
 
 Batch 1, 8 heads, 64 features, float32, two threads for everyone. Naive is softmax(q k^T / 8) v, all
 scores at once, as one writes it in PyTorch. In kept memory it is the same, written to cost least:
@@ -22,9 +22,9 @@ from numba import njit
 from timing import PEAK, THREADS, Call, Check, duration, fresh_process, medians
 
 import hotmax as hm
-from hotmax import _threads
-from hotmax._heads import packed_columns, packed_rows
-from hotmax._kernels.running import KEYS, QUERIES, add_values, score
+from hotmax._attention.heads import packed_columns, packed_rows
+from hotmax._core import threads
+from hotmax._kernels.attention.online_softmax import KEYS, QUERIES, add_values, score
 
 LENGTHS = (1024, 2048, 4096)
 ROUNDS = 15
@@ -79,7 +79,7 @@ def products(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> Call:
             ones = np.ones(QUERIES, q.dtype)
             multiply(part, keys[head], values[head], scores, acc, visible, depths, ones)
 
-    return lambda: _threads.for_ranges(work, heads * tiles, 2)
+    return lambda: threads.for_ranges(work, heads * tiles, 2)
 
 
 def calls_of(length: int, causal: bool, queries: int | None = None) -> dict[str, Call]:
@@ -129,7 +129,7 @@ def memory() -> list[Check]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--publish", action="store_true", help="write the tables into README.md")
+    parser.add_argument("--publish", action="store_true", help="write the tables into docs/tables")
     publish = parser.parse_args().publish
 
     hm.set_threads(THREADS)
@@ -164,7 +164,7 @@ def main() -> None:
     if publish:
         text = [tables.markdown(header, rows), tables.markdown(checks_header, checks), about]
         tables.publish("attention", "\n\n".join(text))
-        print("\nwritten into README.md")
+        print("\nwritten into docs/tables")
 
 
 if __name__ == "__main__":

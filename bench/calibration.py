@@ -1,7 +1,7 @@
 """How fast calibration is: hotmax beside scikit-learn, probmetrics and torchmetrics.
 
     make bench              prints the tables
-    make bench PUBLISH=1    also writes them into README.md
+    make bench PUBLISH=1    also writes them into docs/tables
 
 Everyone has two threads and the same float32 logits, already in its own kind of array. hotmax's fit
 includes its checks, the likelihood at temperature 1 and the interval, which the others do not give.
@@ -127,7 +127,7 @@ def checks() -> list[Check]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--publish", action="store_true", help="write the tables into README.md")
+    parser.add_argument("--publish", action="store_true", help="write the tables into docs/tables")
     publish = parser.parse_args().publish
 
     hm.set_threads(THREADS)
@@ -160,7 +160,7 @@ def main() -> None:
     if publish:
         text = [tables.markdown(header, rows), tables.markdown(more_header, more), about]
         tables.publish("calibration", "\n\n".join(text))
-        print("\nwritten into README.md")
+        print("\nwritten into docs/tables")
 
 
 if __name__ == "__main__":

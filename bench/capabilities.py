@@ -1,10 +1,10 @@
-"""What works on whose arrays, as a table in README.md: make capabilities."""
+"""What works on whose arrays, as a table in docs/tables: make capabilities."""
 
 from __future__ import annotations
 
 import tables
 
-from hotmax._libraries.capabilities import CAPABILITIES, LIBRARIES
+from hotmax._backends.capabilities import CAPABILITIES, LIBRARIES
 
 
 def table() -> str:

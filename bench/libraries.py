@@ -1,7 +1,7 @@
 """hotmax on other libraries' arrays: PyTorch tensors, forward and backward, beside PyTorch itself.
 
 make bench              prints the table
-make bench PUBLISH=1    also writes it into README.md
+make bench PUBLISH=1    also writes it into docs/tables
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CASES = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--publish", action="store_true", help="write the table into README.md")
+    parser.add_argument("--publish", action="store_true", help="write the table into docs/tables")
     publish = parser.parse_args().publish
     hm.set_threads(THREADS)
     torch.set_num_threads(THREADS)
@@ -66,7 +66,7 @@ def main() -> None:
     print(tables.plain(header, rows))
     if publish:
         tables.publish("libraries", tables.markdown(header, rows))
-        print("\nwritten into README.md")
+        print("\nwritten into docs/tables")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """How fast the losses are, and how much memory they take, beside PyTorch's.
 
     make bench              prints the tables
-    make bench PUBLISH=1    also writes them into README.md
+    make bench PUBLISH=1    also writes them into docs/tables
 
 Value and gradient of a float32 loss: forward plus backward for PyTorch. Both have two threads and
 the same numbers, and are warmed up; a figure is a median over interleaved rounds.
@@ -163,7 +163,7 @@ def memory() -> list[Check]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--publish", action="store_true", help="write the tables into README.md")
+    parser.add_argument("--publish", action="store_true", help="write the tables into docs/tables")
     publish = parser.parse_args().publish
 
     hm.set_threads(THREADS)
@@ -189,7 +189,7 @@ def main() -> None:
     if publish:
         text = [tables.markdown(header, rows), tables.markdown(checks_header, checks), about]
         tables.publish("losses", "\n\n".join(text))
-        print("\nwritten into README.md")
+        print("\nwritten into docs/tables")
 
 
 if __name__ == "__main__":

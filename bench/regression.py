@@ -1,7 +1,7 @@
 """How fast softmax regression is: hotmax and scikit-learn's L-BFGS, to the same gradient norm.
 
     make bench              prints the tables
-    make bench PUBLISH=1    also writes them into README.md
+    make bench PUBLISH=1    also writes them into docs/tables
 
 60,000 rows, 784 columns, 10 classes of scikit-learn's make_classification: as it comes (100
 informative columns, 200 that are combinations of them, noise), and with its columns scaled to
@@ -144,7 +144,7 @@ def agreement() -> Check:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--publish", action="store_true", help="write the tables into README.md")
+    parser.add_argument("--publish", action="store_true", help="write the tables into docs/tables")
     publish = parser.parse_args().publish
 
     hm.set_threads(THREADS)
@@ -182,7 +182,7 @@ def main() -> None:
     if publish:
         text = [tables.markdown(header, rows), tables.markdown(checks_header, checks), about]
         tables.publish("regression", "\n\n".join(text))
-        print("\nwritten into README.md")
+        print("\nwritten into docs/tables")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """How fast draws are: hotmax beside transformers' warpers and torch.multinomial, in one run.
 
     make bench              prints the table
-    make bench PUBLISH=1    also writes it into README.md
+    make bench PUBLISH=1    also writes it into docs/tables
 
 Everyone has two threads and the same float32 logits, normal(0, 3).
 """
@@ -71,7 +71,7 @@ def one_row() -> Check:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--publish", action="store_true", help="write the tables into README.md")
+    parser.add_argument("--publish", action="store_true", help="write the tables into docs/tables")
     publish = parser.parse_args().publish
 
     hm.set_threads(THREADS)
@@ -96,7 +96,7 @@ def main() -> None:
     if publish:
         text = [tables.markdown(header, rows), tables.markdown(checks_header, checks), about]
         tables.publish("sampling", "\n\n".join(text))
-        print("\nwritten into README.md")
+        print("\nwritten into docs/tables")
 
 
 if __name__ == "__main__":

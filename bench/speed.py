@@ -1,7 +1,7 @@
 """How fast: hotmax, SciPy, PyTorch, JAX and a plain copy, interleaved in one run.
 
     make bench              prints the tables
-    make bench PUBLISH=1    also writes them into README.md
+    make bench PUBLISH=1    also writes them into docs/tables
 
 Everyone has two threads (SciPy uses one; JAX has a pool of its own, as large as the machine) and
 the same numbers in the same type. Everyone is warmed up and called at its best: PyTorch with `out=`
@@ -27,7 +27,7 @@ from comparisons import TIMED, Timed
 from timing import ROUNDS, THREADS, Call, Check, copier, duration, fresh_process, medians
 
 import hotmax as hm
-from hotmax._memory import forget
+from hotmax._core.workspace import forget
 
 PEERS = ("scipy", "torch", "jax", "copy")
 
@@ -176,7 +176,7 @@ def cells(timed: Timed, taken: dict[str, float]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--publish", action="store_true", help="write the tables into README.md")
+    parser.add_argument("--publish", action="store_true", help="write the tables into docs/tables")
     publish = parser.parse_args().publish
 
     hm.set_threads(THREADS)
@@ -211,7 +211,7 @@ def main() -> None:
             about,
         ]
         tables.publish("speed", "\n\n".join(text))
-        print("\nwritten into README.md")
+        print("\nwritten into docs/tables")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Tables on the terminal, the same tables in README.md, and progress while they are made."""
+"""Tables on the terminal, the same tables in docs/tables/, and progress while they are made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+PAGES = Path(__file__).resolve().parent.parent / "docs" / "tables"
 
 
 def plain(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -40,16 +40,17 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def publish(name: str, text: str) -> None:
-    """Put `text` between README's markers <!-- name:begin --> and <!-- name:end -->."""
+    """Put `text` between <!-- name:begin --> and <!-- name:end --> in the table's page."""
+    page = PAGES / f"{name}.md"
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-    whole = README.read_text(encoding="utf-8")
+    whole = page.read_text(encoding="utf-8")
     if begin not in whole or end not in whole:
-        raise SystemExit(f"{README.name} lacks the markers {begin} and {end}")
+        raise SystemExit(f"{page.name} lacks the markers {begin} and {end}")
     before, rest = whole.split(begin, 1)
     after = rest.split(end, 1)[1]
-    draft = README.with_suffix(".tmp")
+    draft = page.with_suffix(".tmp")
     draft.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
-    os.replace(draft, README)
+    os.replace(draft, page)
 
 
 def versions(*packages: str) -> str:

@@ -14,11 +14,11 @@ import dask.array
 import jax
 import jax.numpy
 import numpy as np
-import torch
+from optional import torch
 
 jax.config.update("jax_enable_x64", True)
 
-DIRECT = "hotmax._libraries.torch.is_direct"  # answers no where the kernels cannot go
+DIRECT = "hotmax._backends.torch_softmax.is_direct"  # answers no where the kernels cannot go
 
 
 def read_only(x: np.ndarray) -> np.ndarray:
@@ -102,6 +102,6 @@ KINDS = {
         Kind("jax", "jax", jax.numpy.asarray, np.asarray, False),
         Kind("jitted", "jax", jax.numpy.asarray, np.asarray, False, jitted=True),
         Kind("dask", "dask", in_blocks, lambda y: np.asarray(y.compute(scheduler="sync")), True),
-        Kind("strict", "other", array_api_strict.asarray, np.asarray, False),
+        Kind("strict", "array_api", array_api_strict.asarray, np.asarray, False),
     )
 }

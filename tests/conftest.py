@@ -1,9 +1,14 @@
-"""Hypothesis runs the same examples every time, without a clock; and garbage is left alone."""
+"""Hypothesis runs the same examples every time, without a clock; and garbage is left alone.
+
+Tests that need a library that is not installed are skipped, and said to need it.
+"""
 
 import gc
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from optional import MISSING, Absent
 
 settings.register_profile(
     "fixed",
@@ -20,7 +25,36 @@ settings.load_profile("fixed")
 LONG = ("bounds", "libraries", "laws", "attention", "foreign", "softmax", "report")
 
 
+SOURCE = Path(__file__).parents[1] / "src" / "hotmax"
+# Modules that import torch at their top, and so cannot be read for their examples without it.
+OF_TORCH = (
+    "torch.py",
+    "_backends/torch.py",
+    "_backends/torch_softmax.py",
+    "_backends/torch_losses.py",
+    "_backends/torch_attention.py",
+)
+
+
+def pytest_configure(config):
+    if "torch" in MISSING:
+        ignored = config.getoption("ignore") or []
+        config.option.ignore = [*ignored, *(str(SOURCE / name) for name in OF_TORCH)]
+
+
+def of_torch(value):
+    """Is a test's parameter something of torch: itself, in a tuple, or by its name?"""
+    if isinstance(value, tuple | list):
+        return any(map(of_torch, value))
+    return isinstance(value, Absent) or (isinstance(value, str) and "torch" in value.lower())
+
+
 def pytest_collection_modifyitems(items):
+    if "torch" in MISSING:
+        for item in items:
+            parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+            if item.get_closest_marker("torch") or any(map(of_torch, parameters)):
+                item.add_marker(pytest.mark.skip(reason="needs torch"))
     names = [f"test_{name}" for name in LONG]
     items.sort(key=lambda item: names.index(n) if (n := item.path.stem) in names else len(names))
 

@@ -10,9 +10,10 @@ import pytest
 import reference
 from numba import njit
 
-from hotmax._kernels import arithmetic as words, vectors
-from hotmax._kernels.short_logs import log1p_short
-from hotmax._kernels.staging import turned
+from hotmax._kernels.numeric import arithmetic as words
+from hotmax._kernels.simd import vectors
+from hotmax._kernels.simd.staging import turned
+from hotmax._kernels.softmax.short_logs import log1p_short
 
 mp = reference.mp
 RNG = np.random.default_rng(0)
@@ -145,7 +146,7 @@ def test_exp2_plain():
 @pytest.mark.parametrize("temperature", [1.0, 0.7, 30.0, -0.7])
 def test_exp2_line32(m, temperature):
     """exp(x / T) / 2**k in float32 arithmetic, from a two-word slope: within an ULP."""
-    from hotmax._kernels.narrow import line32, peak_of, unit_of
+    from hotmax._kernels.softmax.float32 import line32, peak_of, unit_of
 
     m, size = float(np.float32(m)), abs(temperature)
     constants = tuple(np.float32(c) for c in njit(lambda m, t: line32(m, t))(m, temperature))
@@ -192,7 +193,7 @@ def test_reach32():
 @pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 31, 33, 48, 100, 1000])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_top_two_and_ties(n, sign):
-    from hotmax._kernels.narrow import count_ties, top_two
+    from hotmax._kernels.softmax.float32 import count_ties, top_two
 
     sign = np.float32(sign)
     for turn in range(200):

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import reference
 import reference_attention
-import torch
+from optional import torch
 
 import hotmax as hm
-from hotmax._attention_forward import by_heads, pack
-from hotmax._heads import Heads
-from hotmax._kernels.running import KEYS
+from hotmax._attention.forward import by_heads, pack
+from hotmax._attention.heads import Heads
+from hotmax._kernels.attention.online_softmax import KEYS
 
 INF, NAN = math.inf, math.nan
 sdpa = torch.nn.functional.scaled_dot_product_attention
@@ -156,6 +156,7 @@ def test_against_torch(shape, keys, kv_heads, features, causal, dtype):
     np.testing.assert_allclose(got, want, rtol=0, atol=tolerance)
 
 
+@pytest.mark.torch
 def test_causal_alignment_is_torchs():
     from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 

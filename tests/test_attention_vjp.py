@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-import torch
+from optional import torch
 from test_attention import normal, qkv, sdpa
 
 import hotmax as hm

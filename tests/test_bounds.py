@@ -10,8 +10,8 @@ import textwrap
 CALLS = """
     import gc, itertools
     import numpy as np, hotmax as hm
-    from hotmax import _dispatch
-    from hotmax._kernels.words import Translation
+    from hotmax._core import dispatch
+    from hotmax._kernels.compiler.device_functions import Translation
     from numba.core.codegen import CPUCodeLibrary
 
     assert __import__("numba").config.BOUNDSCHECK
@@ -21,7 +21,7 @@ CALLS = """
     CPUCodeLibrary.add_linking_library = lambda self, library: library._ensure_finalized()
     CPUCodeLibrary._verify_declare_only_symbols = lambda self: None
     gc.disable()  # compiling leaves little of it
-    _dispatch.STREAM = 1  # large results go past the caches: here, all of them
+    dispatch.STREAM = 1  # large results go past the caches: here, all of them
     rng = np.random.default_rng(0)
     shapes = [(1, 1), (5, 3), (33, 64), (40, 65), (3, 513), (2, 3, 4, 5)]
     functions = [hm.softmax, hm.log_softmax, hm.logsumexp, hm.smoothmax, hm.entropy, hm.softargmax]
@@ -102,7 +102,7 @@ def test_every_index_lies_within_its_array(tmp_path):
 GUARDED = """
     import ctypes, itertools, mmap
     import numpy as np, hotmax as hm
-    from hotmax import _dispatch
+    from hotmax._core import dispatch
 
     PAGE, ROOM = mmap.PAGESIZE, 1 << 21
     protect = ctypes.CDLL(None, use_errno=True).mprotect
@@ -127,7 +127,7 @@ GUARDED = """
     counts = [*range(1, 34), 63, 64, 65, 79, 80, 513, 1000, 1025, 8193, 17000]
     functions = (hm.softmax, hm.log_softmax, hm.softmin, hm.logsumexp, hm.smoothmax)
     for streamed in (1 << 23, 1):
-        _dispatch.STREAM = _dispatch.STREAM_ROW = streamed
+        dispatch.STREAM = dispatch.STREAM_ROW = streamed
         for n, kind, at_end in itertools.product(counts, ("float32", "float64"), (False, True)):
             for rows in (1, 7, 8, 9, 24) if n < 100 else (1, 3):
                 x = inputs.array((rows, n), kind, at_end)

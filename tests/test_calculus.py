@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import reference
 import reference_losses as truth
-import torch
+from optional import torch
 
 import hotmax as hm
 

@@ -409,3 +409,18 @@ def test_a_picture_of_the_two_parts():
     assert [bar.get_width() for bar in ax.patches] == [found.refinement, found.calibration]
     assert ax.patches[1].get_x() == found.refinement
     plt.close(ax.figure)
+
+
+@pytest.mark.parametrize("weight", [None, [1.0, 3.0, 4.0]])
+def test_a_mean_whose_sum_is_beyond_float64(weight):
+    """No warning, and the mean of three losses of 1e308 is 1e308."""
+    logits = np.array([[1e308, 0.0]] * 3)
+    loss = hm.calibration.nll(logits, np.ones(3, int), sample_weight=weight)
+    assert loss == pytest.approx(1e308, rel=1e-15)
+
+
+def test_a_temperature_beyond_float64():
+    logits = np.array([[1e308, 0.0], [0.0, 1e308], [-1e308, 0.9e308]] * 20)
+    fit = hm.calibration.fit_temperature(logits, np.array([0, 1, 0] * 20))
+    assert fit.temperature > 1e307
+    assert fit.interval[1] == math.inf

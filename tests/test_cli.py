@@ -20,7 +20,7 @@ import reference
 
 import hotmax as hm
 import hotmax.view
-from hotmax import _threads
+from hotmax._core import threads
 from hotmax.view.cli import bench, doctor, main, output
 
 PACKAGE = Path(hm.__file__).parent.parent
@@ -297,7 +297,7 @@ def test_a_sample_as_a_picture(right, refused, folder):
 
 
 def test_a_sweep_as_a_picture(right, folder, monkeypatch):
-    """Against what hotmax.view.plots offers: sweep and plot_sweep."""
+    """Against what hotmax.plots offers: sweep and plot_sweep."""
     from matplotlib import pyplot
 
     seen = []
@@ -311,7 +311,7 @@ def test_a_sweep_as_a_picture(right, folder, monkeypatch):
         return pyplot.subplots()[1]
 
     plots = types.SimpleNamespace(sweep=sweep, plot_sweep=plot_sweep)
-    monkeypatch.setattr(hotmax.view, "plots", plots, raising=False)
+    monkeypatch.setattr(hotmax, "plots", plots, raising=False)
     pyplot.close("all")
     assert right("sweep", "1", "2", "--plot", "a.svg").endswith("written: a.svg\n")
     assert "<svg" in (folder / "a.svg").read_text()
@@ -571,7 +571,7 @@ def test_doctor_says_what_is_missing(monkeypatch):
 
 def test_doctor_finds_what_is_wrong(run, monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "assembly", lambda: "\tvaddss %xmm0, %xmm1, %xmm2\n")
-    monkeypatch.setattr(_threads, "_count", 10_000)
+    monkeypatch.setattr(threads, "_count", 10_000)
     code, out, err = run("doctor")
     assert (code, err) == (1, "")
     wrong = [line for line in out.splitlines() if line.startswith("WRONG")]
@@ -584,11 +584,11 @@ def test_doctor_finds_what_is_wrong(run, monkeypatch, tmp_path):
     class Kernel:
         _cache = Unwritable()
 
-    monkeypatch.setattr(doctor.narrow, "top", Kernel)
+    monkeypatch.setattr(doctor.float32, "top", Kernel)
     monkeypatch.setattr(os, "access", lambda *given: False)
     (finding,) = doctor.cache()
     assert (finding.state, "each process compiles" in finding.text) == ("WRONG", True)
-    monkeypatch.setattr(doctor.narrow, "top", object())
+    monkeypatch.setattr(doctor.float32, "top", object())
     (finding,) = doctor.cache()
     assert finding.state == "WRONG"
 
@@ -740,7 +740,8 @@ def test_a_full_disk(unbuffered):
     if not os.path.exists("/dev/full"):
         pytest.skip("there is no /dev/full here")
     done = shell("hotmax softmax 1 2 > /dev/full", PYTHONUNBUFFERED=unbuffered)
-    assert (done.returncode, done.stderr) == (2, "hotmax: No space left on device\n")
+    assert done.returncode == 2
+    assert done.stderr == "hotmax: the standard output: No space left on device\n"
 
 
 def test_ascii_where_the_terminal_has_no_more():
@@ -780,7 +781,7 @@ def test_the_entry_point_is_the_one_in_pyproject():
     if not path.exists():
         pytest.skip("this is no checkout")
     scripts = tomllib.loads(path.read_text())["project"]["scripts"]
-    assert scripts == {"hotmax": "hotmax.view.cli:main"}
+    assert scripts == {"hotmax": "hotmax_command:main"}
 
 
 # --- on a terminal --------------------------------------------------------------------------------

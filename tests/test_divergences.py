@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import reference
 import reference_losses as truth
-import torch
+from optional import torch
 
 import hotmax as hm
 

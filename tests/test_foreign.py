@@ -11,16 +11,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
+from optional import library, torch
 from scipy import special
-from torch.utils.checkpoint import checkpoint
 
 import hotmax as hm
-from hotmax import _foreign_linear
-from hotmax.torch import CrossEntropyLoss
+from hotmax._losses import generic_linear
 
 jax.config.update("jax_enable_x64", True)
 F = torch.nn.functional
+checkpoint = library("torch.utils.checkpoint").checkpoint
+CrossEntropyLoss = library("hotmax.torch").CrossEntropyLoss
 
 RNG = np.random.default_rng(0)
 X, Z, V = RNG.standard_normal((3, 4, 6))
@@ -305,7 +305,7 @@ def by_hand(h, w, b, y):
 
 def test_linear_in_tiles(monkeypatch):
     """Several tiles, the last one short: the same as all at once, and weighted row by row."""
-    monkeypatch.setattr(_foreign_linear, "TILE", 16 * 6)
+    monkeypatch.setattr(generic_linear, "TILE", 16 * 6)
     h, w, b = RNG.standard_normal((53, 3)), RNG.standard_normal((6, 3)), RNG.standard_normal(6)
     y, v = RNG.integers(0, 6, 53), RNG.random(53)
     losses, g = by_hand(h, w, b, y)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hotmax as hm
-from hotmax._conversion import put
+from hotmax._core.conversion import put
 
 RNG = np.random.default_rng(0)
 BITS = np.arange(1 << 16, dtype=np.uint16)

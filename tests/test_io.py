@@ -140,6 +140,7 @@ def test_types_come_as_they_are(folder, kind):
     np.testing.assert_array_equal(found.logits, x)
 
 
+@pytest.mark.torch
 def test_bfloat16_of_safetensors(folder):
     import torch
     from safetensors.torch import save_file as save_tensors

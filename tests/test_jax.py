@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hotmax as hm
-from hotmax._libraries.jax import value
+from hotmax._backends.jax import value
 
 jax.config.update("jax_enable_x64", True)
 

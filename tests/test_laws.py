@@ -16,7 +16,7 @@ import planted
 import pytest
 import reference
 import scipy.special
-import torch
+from optional import torch
 
 import hotmax as hm
 from hotmax import laws
@@ -248,20 +248,20 @@ def test_every_law_catches_some_fault():
 # --- counterexamples ----------------------------------------------------------------------------
 
 
-def test_a_shell_shows_the_failure():
+@pytest.mark.parametrize(("name", "number"), [("naive", 8), ("scipy", 24), ("torch", 27)])
+def test_a_shell_shows_the_failure(name, number):
     """Line by line, as a prompt reads it: an empty line ends a function there."""
-    for name, number in (("naive", 8), ("scipy", 24), ("torch", 27)):
-        code = laws.check(name, only=[number])[number].counterexample.code
-        done = subprocess.run(
-            [sys.executable, "-i", "-q"],
-            input=code,
-            capture_output=True,
-            text=True,
-            env=ENVIRONMENT,
-            timeout=120,
-        )
-        assert done.stderr.count("Traceback") == 1, done.stderr
-        assert "AssertionError" in done.stderr
+    code = laws.check(name, only=[number])[number].counterexample.code
+    done = subprocess.run(
+        [sys.executable, "-i", "-q"],
+        input=code,
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        timeout=120,
+    )
+    assert done.stderr.count("Traceback") == 1, done.stderr
+    assert "AssertionError" in done.stderr
 
 
 def test_counterexamples_of_what_holds_do_not_fail():

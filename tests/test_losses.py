@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import reference
 import reference_losses as truth
-import torch
 from comparisons import CASES, TWO_ULP, dtype_of
+from optional import torch
 from scipy import special
 
 import hotmax as hm
@@ -507,8 +507,8 @@ def test_segments_special():
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_linear_cross_entropy(type_name, n, tile, smoothing, monkeypatch):
     if tile:
-        monkeypatch.setattr("hotmax._linear_losses.TILE", tile)
-        monkeypatch.setattr("hotmax._linear_losses.CLASSES", 128)
+        monkeypatch.setattr("hotmax._losses.linear.TILE", tile)
+        monkeypatch.setattr("hotmax._losses.linear.CLASSES", 128)
     h = rng().standard_normal((5, 10, 8)).astype(type_name)
     w = rng(1).standard_normal((n, 8)).astype(type_name)
     b = rng(2).standard_normal(n).astype(type_name)

@@ -13,8 +13,8 @@ from matplotlib import pyplot as plt
 from scipy import special
 
 import hotmax as hm
-from hotmax._pictures import COLORS, STYLE
-from hotmax.view import plots
+from hotmax import plots
+from hotmax._core.pictures import COLORS, STYLE
 
 matplotlib.use("agg")
 

@@ -264,6 +264,23 @@ def test_sparse(form, kind, monkeypatch):
     np.testing.assert_allclose(ours.predict_proba(sparse), dense.predict_proba(x), atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("part", "place", "value"),
+    [("indices", 2, 999_999_999), ("indices", 2, -1), ("indptr", 2, 900), ("indptr", 4, 900)],
+)
+def test_sparse_entries_outside_of_the_matrix(part, place, value):
+    """Kernels read and wrote there."""
+    y = np.array([0, 1, 0, 1])
+    fitted = Model().fit(np.eye(4, 2), y)
+    x = scipy.sparse.csr_array(np.ones((4, 2)))
+    getattr(x, part)[place] = value
+    for call in (lambda: Model().fit(x, y), lambda: fitted.predict_proba(x)):
+        with pytest.raises(
+            ValueError, match=r"X must be a sparse matrix whose columns lie in 0..1"
+        ):
+            call()
+
+
 def test_many_sparse_columns_stay_sparse():
     """400,000 columns: dense, these rows would take 3 GB."""
     rng = np.random.default_rng(0)

@@ -16,8 +16,8 @@ import reference_calibration as reference
 from matplotlib import pyplot as plt
 
 import hotmax as hm
-from hotmax.view import assessment
-from hotmax.view.plots.assessment import plot_classes
+from hotmax.calibration import assessment
+from hotmax.plots.assessment import plot_classes
 from hotmax.view.report import Report
 from hotmax.view.vector import svg
 

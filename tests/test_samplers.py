@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 import reference_sampling as reference
-import torch
-from transformers.generation import logits_process as warpers
+from optional import library, torch
 
 import hotmax as hm
+
+warpers = library("transformers.generation.logits_process")
 
 ROWS = [x[x > -np.inf] for x in reference.hard_rows(1200, 4)]
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import reference_sampling as reference
 import scipy.stats
-import torch
-from transformers.generation import logits_process as warpers
+from optional import library, torch
 
 import hotmax as hm
-from hotmax._kernels import inversion, random as numbers, selection
+from hotmax._kernels.sampling import inversion, random as numbers, selection
+
+warpers = library("transformers.generation.logits_process")
 
 # --- random numbers ---------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 import reference
-import torch
+from optional import torch
 from reference import mp
 
 import hotmax as hm

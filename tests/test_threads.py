@@ -1,10 +1,9 @@
-"""Many threads, forks, Ctrl-C, the environment, and a cache that cannot be written."""
+"""Many threads, forks, Ctrl-C, and the environment."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -12,14 +11,13 @@ import textwrap
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
+from subprocesses import SOURCE, prints, python
 
 import hotmax as hm
 
-SOURCE = str(Path(hm.__file__).parents[1])
 BIG = (600, 2000)  # shared among threads
 
 
@@ -29,22 +27,6 @@ def two_threads():
     hm.set_threads(2)
     yield
     hm.set_threads(before)
-
-
-def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
-        env={**os.environ, "PYTHONPATH": SOURCE, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-
-
-def prints(code: str, **environment: str) -> str:
-    done = python(code, **environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 # --- concurrent calls -------------------------------------------------------------------------
@@ -88,7 +70,7 @@ def test_concurrent_calls_while_the_thread_count_changes():
 
 
 def test_an_error_in_one_range_is_raised_and_ends_the_call():
-    from hotmax import _threads
+    from hotmax._core import threads
 
     done = []
 
@@ -99,34 +81,34 @@ def test_an_error_in_one_range_is_raised_and_ends_the_call():
         done.append(start)
 
     with pytest.raises(MemoryError):
-        _threads.for_ranges(work, 100_000, 10)
+        threads.for_ranges(work, 100_000, 10)
     count = len(done)
     time.sleep(0.05)
     assert len(done) == count < 10_000  # nobody is still at work
-    _threads.for_ranges(lambda start, stop: done.append(start), 20, 10)
+    threads.for_ranges(lambda start, stop: done.append(start), 20, 10)
     assert len(done) == count + 2
 
 
 def test_ranges_cover_everything_once():
-    from hotmax import _threads
+    from hotmax._core import threads
 
     for count in (1, 2, 5):
         hm.set_threads(count)
         for total, step in ((0, 1), (1, 1), (7, 3), (100, 7), (5, 100)):
             seen = []
-            _threads.for_ranges(lambda a, b, seen=seen: seen.extend(range(a, b)), total, step)
+            threads.for_ranges(lambda a, b, seen=seen: seen.extend(range(a, b)), total, step)
             assert sorted(seen) == list(range(total))
 
 
 def test_shrinking_ranges_cover_everything_once():
-    from hotmax import _threads
+    from hotmax._core import threads
 
-    for threads in (1, 3):
-        hm.set_threads(threads)
+    for count in (1, 3):
+        hm.set_threads(count)
         for total, least, most in ((0, 1, 1), (1, 5, 9), (88, 1, 400), (1000, 7, 20), (50, 3, 3)):
             seen = []
-            cuts = _threads.shrinking(total, least, most)
-            _threads.for_cuts(lambda a, b, seen=seen: seen.append((a, b)), cuts)
+            cuts = threads.shrinking(total, least, most)
+            threads.for_cuts(lambda a, b, seen=seen: seen.append((a, b)), cuts)
             seen.sort()
             assert [i for a, b in seen for i in range(a, b)] == list(range(total))
             assert all(b - a <= most for a, b in seen)
@@ -137,7 +119,7 @@ def test_claims():
     """Threads that claim turns at the same time get each of them once."""
     from numba import njit
 
-    from hotmax._kernels.places import claim
+    from hotmax._kernels.simd.memory import claim
 
     @njit(nogil=True)
     def take(turn, seen, count):
@@ -164,16 +146,16 @@ def test_claims():
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are placed as on Linux")
 def test_helpers_keep_off_the_processor_of_the_caller():
     """And never run where the caller may not."""
-    from hotmax import _threads
+    from hotmax._core import threads
 
     mine = os.sched_getaffinity(0)
     places = [mine, {min(mine)}, {max(mine)}]
     try:
         for allowed in places:
             os.sched_setaffinity(0, allowed)
-            _threads.for_ranges(lambda start, stop: time.sleep(0.01), 2, 1)  # the pool is there
-            _threads.for_ranges(lambda start, stop: None, 2, 1)
-            helpers = [os.sched_getaffinity(thread) for thread in _threads._processors]
+            threads.for_ranges(lambda start, stop: time.sleep(0.01), 2, 1)  # the pool is there
+            threads.for_ranges(lambda start, stop: None, 2, 1)
+            helpers = [os.sched_getaffinity(thread) for thread in threads._processors]
             assert helpers
             for processors in helpers:
                 assert processors <= allowed
@@ -333,85 +315,39 @@ def test_the_environment_variable():
 
 @pytest.mark.parametrize("value", ["0", "-2", "two", "1.5"])
 def test_a_bad_environment_variable(value):
-    """A ValueError that names it, at the first call that asks, and not a crash at import."""
+    """A ValueError that names it, at the first call of any function and not only at a large one.
+
+    Import is left alone, and who says how many threads there are has no need of the variable.
+    """
     done = python(
         """
         import numpy as np, hotmax as hm
-        try:
-            hm.softmax(np.zeros((600, 2000)))
-        except ValueError as error:
-            print(error)
+        for call in (
+            lambda: hm.softmax([1.0, 2.0]),
+            lambda: hm.softmax(np.zeros((2, 3), np.float32)),
+            lambda: hm.softmax(np.zeros((2, 3), np.float32)),  # not only the first time
+            lambda: hm.cross_entropy([1.0, 2.0], 1),
+            lambda: hm.sample([1.0, 2.0], seed=0),
+            hm.get_threads,
+        ):
+            try:
+                call()
+            except ValueError as error:
+                print(error)
+        hm.set_threads(1)
+        hm.softmax([1.0, 2.0])
         """,
         HOTMAX_NUM_THREADS=value,
     )
     assert done.returncode == 0, done.stderr
-    assert "HOTMAX_NUM_THREADS" in done.stdout
-    assert value in done.stdout
-
-
-# --- a cache that cannot be written -----------------------------------------------------------
-
-
-@pytest.fixture
-def doubling(tmp_path):
-    """The opening of a script with a small kernel and a word: all are kept in the same way."""
-    (tmp_path / "doubling.py").write_text(
-        "from hotmax._kernels.compiling import inline, kernel\n"
-        "@inline\ndef double(x):\n    return 2 * x\n"
-        "@kernel\ndef twice(x):\n    for i in range(x.size):\n        x[i] = double(x[i])\n"
-    )
-    return f"""
-        import sys
-        import numpy as np
-        sys.path.insert(0, {str(tmp_path)!r})
-        from doubling import double, twice
-
-        def doubled(kind):
-            twice(x := np.ones(1, kind))
-            return float(x[0])
-    """
-
-
-def test_a_cache_directory_that_cannot_be_written(tmp_path, doubling):
-    """Nor any other that Numba would use: kernels are compiled for this process alone, in peace."""
-    obstacle = tmp_path / "__pycache__"  # beside the source
-    obstacle.write_text("a file, where a directory would have to be")
-    code = f"""{doubling}
-        print(doubled("f4"), double._cache.cache_path, twice._cache.cache_path)
-    """
-    elsewhere = dict.fromkeys(("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME"), str(obstacle / "in"))
-    assert prints(code, **elsewhere) == "2.0 None None"
-    assert obstacle.read_text().startswith("a file")
-
-
-def test_a_cache_directory_that_goes_away(tmp_path, doubling):
-    cache = tmp_path / "cache"
-    code = f"""{doubling}
-        import os, shutil
-        print(doubled("f4"), len(os.listdir(double._cache.cache_path)))
-        shutil.rmtree({str(cache)!r})
-        print(doubled("f8"), os.path.isdir(double._cache.cache_path))
-    """
-    # an index and the code, of the kernel and of the word; then Numba makes the directory again
-    assert prints(code, NUMBA_CACHE_DIR=str(cache)).split() == ["2.0", "4", "2.0", "True"]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="file sizes are limited as on POSIX")
-def test_a_full_disk(tmp_path, doubling):
-    """Kernels that cannot be kept are compiled for this process alone."""
-    code = f"""
-        import os, resource
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # no file can hold a byte
-        {doubling}
-        result = doubled("f8")
-        os.write(1, str((result, os.listdir(twice._cache.cache_path))).encode())
-    """
-    assert prints(code, NUMBA_CACHE_DIR=str(tmp_path / "cache")) == "(2.0, [])"
+    lines = done.stdout.splitlines()
+    assert len(lines) == 6
+    assert all("HOTMAX_NUM_THREADS" in line and value in line for line in lines)
 
 
 def test_an_error_in_a_helper_stops_the_others():
     """The first range fails in whichever thread takes it: few of the others are begun."""
-    from hotmax._threads import for_ranges
+    from hotmax._core.threads import for_ranges
 
     hm.set_threads(2)
     begun = []
@@ -505,142 +441,3 @@ def test_many_interrupts():
         assert count > 100 and (out == 7).all() and (hm.softmax(x) == want).all()
     """
     assert prints(code) == ""
-
-
-def test_processes_that_compile_at_the_same_time(tmp_path):
-    """Both find an empty index; neither may write over what the other has compiled."""
-    (tmp_path / "twice.py").write_text(
-        "def twice(x):\n    for i in range(x.size):\n        x[i] *= 2\n"
-    )
-    output = prints(
-        f"""
-        import sys
-        import numpy as np
-        from hotmax._kernels.compiling import kernel
-        sys.path.insert(0, {str(tmp_path)!r})
-        from twice import twice
-
-        one, other, later = kernel(twice), kernel(twice), kernel(twice)
-        file = one._cache.opened._cache_file
-        save, late = file._save_data, []
-        file._save_data = lambda *data: late.append(data)  # writes last
-        other._cache.opened._cache_file._load_index = dict  # read before `one` had saved
-        for compiled, kind in ((one, "f4"), (other, "f8"), (later, "f4"), (later, "f8")):
-            if compiled is later and late:
-                save(*late.pop())
-            x = np.ones(1, kind)
-            compiled(x)
-            print(x.dtype, x[0])
-        """,
-        NUMBA_CACHE_DIR=str(tmp_path / "cache"),
-    )
-    assert output.split() == [
-        "float32",
-        "2.0",
-        "float64",
-        "2.0",
-        "float32",
-        "2.0",
-        "float64",
-        "2.0",
-    ]
-    assert len(list(tmp_path.rglob("*.nbc"))) == 2
-
-
-@pytest.mark.parametrize("kind", ["nbc", "nbi"])
-def test_a_damaged_cache_is_as_good_as_none(kind, doubling, tmp_path):
-    cache = tmp_path / "cache"
-    code = doubling + "\n        print(doubled('f4'))\n"
-    assert prints(code, NUMBA_CACHE_DIR=str(cache)).split() == ["2.0"]
-    files = list(cache.rglob(f"*.{kind}"))
-    assert len(files) == 2  # the kernel and its word
-    for file in files:
-        file.write_bytes(file.read_bytes()[:-20])
-    assert prints(code, NUMBA_CACHE_DIR=str(cache)).split() == ["2.0"]
-
-
-def test_a_cache_of_another_version_of_hotmax_is_not_read(doubling, tmp_path):
-    """It may name what is no longer there."""
-    cache = tmp_path / "cache"
-    code = doubling + "\n        print(doubled('f4'))\n"
-    before = "\n        from hotmax._kernels import compiling; compiling._STAMP = ('before',)"
-    assert prints(before + code, NUMBA_CACHE_DIR=str(cache)).split() == ["2.0"]
-    for file in cache.rglob("*.nbi"):
-        with open(file, "rb") as index:
-            version = pickle.load(index)
-        file.write_bytes(pickle.dumps(version) + b"cno_such_module\nword\n.")
-    assert prints(code, NUMBA_CACHE_DIR=str(cache)).split() == ["2.0"]
-
-
-def test_an_error_from_a_kernel_that_a_kernel_calls(tmp_path):
-    """Its arguments are Python's objects, which the inner kernel finds in its environment."""
-    (tmp_path / "checked.py").write_text(
-        "from hotmax._kernels.compiling import kernel\n"
-        "@kernel\ndef inner(n):\n"
-        "    if n < 0:\n        raise ValueError('below', n)\n    return n\n"
-        "@kernel\ndef outer(n):\n    return inner(n) + 1\n"
-    )
-    code = f"""
-        import sys
-        sys.path.insert(0, {str(tmp_path)!r})
-        from checked import outer
-        try:
-            outer(-7)
-        except ValueError as error:
-            print(error)
-        """
-    cache = str(tmp_path / "cache")
-    for _ in ("compiled", "loaded"):
-        assert prints(code, NUMBA_CACHE_DIR=cache).strip() == "('below', -7)"
-
-
-def test_a_kernel_with_a_loop_stays_apart(tmp_path):
-    """Also where a word is the first to call it: else its loop shares registers with all others."""
-    (tmp_path / "apart.py").write_text(
-        "from hotmax._kernels.compiling import inline, kernel\n"
-        "@kernel\ndef total(x):\n    s = 0.0\n    for v in x:\n        s += v\n    return s\n"
-        "@inline\ndef twice(x):\n    return 2.0 * total(x)\n"
-        "@kernel\ndef outer(x):\n    return twice(x)\n"
-    )
-    code = f"""
-        import sys
-        sys.path.insert(0, {str(tmp_path)!r})
-        import numpy as np
-        from apart import outer, total
-        assert outer(np.ones(5)) == 10.0
-        [translated] = total.word().overloads.values()
-        code = str(translated.library._final_module)
-        print("noinline" in code, "alwaysinline" in code)
-        """
-    cache = str(tmp_path / "cache")
-    assert prints(code, NUMBA_CACHE_DIR=cache).split() == ["True", "False"]
-
-
-def test_a_stored_kernel_is_only_loaded(tmp_path):
-    """Getting ready to compile takes Numba half a second; whoever then needs it, still gets it."""
-    (tmp_path / "twice.py").write_text(
-        "def twice(x):\n    for i in range(x.size):\n        x[i] *= 2\n"
-    )
-    code = f"""
-        import sys
-        import numpy as np
-        from hotmax._kernels.compiling import kernel
-        sys.path.insert(0, {str(tmp_path)!r})
-        from twice import twice
-
-        twice = kernel(twice)
-        twice(x := np.ones(1, "f4"))
-        print(x[0], "numba.np.arraymath" in sys.modules)
-
-        @kernel
-        def four_times(x):
-            twice(x)
-            twice(x)
-
-        for kind in ("f4", "f8"):
-            four_times(x := np.ones(1, kind))
-            print(x[0])
-        """
-    cache = str(tmp_path / "cache")
-    assert prints(code, NUMBA_CACHE_DIR=cache).split() == ["2.0", "True", "4.0", "4.0"]
-    assert prints(code, NUMBA_CACHE_DIR=cache).split() == ["2.0", "False", "4.0", "4.0"]

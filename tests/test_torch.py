@@ -8,16 +8,19 @@ import math
 
 import numpy as np
 import pytest
-import torch
-from torch.func import grad, hessian, jacfwd, jacrev, vmap
+from optional import library, torch
 
 import hotmax as hm
-import hotmax.torch
+
+modules = library("hotmax.torch")
+grad, hessian = torch.func.grad, torch.func.hessian
+jacfwd, jacrev, vmap = torch.func.jacfwd, torch.func.jacrev, torch.func.vmap
 
 CORE = ("softmax", "log_softmax", "logsumexp", "smoothmax", "softmin", "softargmax", "entropy")
 INF = math.inf
 # torch's own forward-mode derivatives and compiler use what torch has deprecated.
 pytestmark = [
+    pytest.mark.torch,
     pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated"),
     pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning"),
 ]
@@ -208,16 +211,16 @@ def test_compile():
 
 def test_modules():
     x = logits(3, 4, dtype=torch.float32)
-    assert torch.allclose(hotmax.torch.Softmax(0)(x), torch.softmax(x, 0))
-    assert torch.allclose(hotmax.torch.LogSoftmax(temperature=2.0)(x), torch.log_softmax(x / 2, -1))
-    layer = hotmax.torch.Softmax(temperature=2.0, learnable=True)
+    assert torch.allclose(modules.Softmax(0)(x), torch.softmax(x, 0))
+    assert torch.allclose(modules.LogSoftmax(temperature=2.0)(x), torch.log_softmax(x / 2, -1))
+    layer = modules.Softmax(temperature=2.0, learnable=True)
     assert repr(layer) == "Softmax(dim=-1, temperature=2, learnable=True)"
     assert list(layer.state_dict()) == ["temperature"]
-    assert not list(hotmax.torch.Softmax().parameters())
+    assert not list(modules.Softmax().parameters())
     layer(x)[:, 0].sum().backward()
     assert layer.temperature.grad != 0
 
-    other = hotmax.torch.Softmax(learnable=True)
+    other = modules.Softmax(learnable=True)
     other.load_state_dict(layer.state_dict())
     file = io.BytesIO()
     torch.save(layer, file)
@@ -226,7 +229,7 @@ def test_modules():
         assert torch.equal(twin(x), layer(x))
     assert torch.equal(torch.nn.Sequential(layer)(x), layer(x))
     with pytest.raises(ValueError, match="temperature must not be nan"):
-        hotmax.torch.Softmax(temperature=math.nan)
+        modules.Softmax(temperature=math.nan)
 
 
 def test_other_tensors_work_or_say_why():

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numba import njit
 
-from hotmax._kernels import places, vectors as v
-from hotmax._kernels.vectors import LINE, WIDTH
+from hotmax._kernels.simd import memory, vectors as v
+from hotmax._kernels.simd.vectors import LINE, WIDTH
 
 RNG = np.random.default_rng(0)
 KINDS = [np.float32, np.float64]
@@ -210,7 +210,7 @@ def test_streamed_lines_arrive(kind):
             v.stream(out, i, v.load(a, i))
         for i in range(out.size // 2, out.size, LINE):
             v.stream(out, i, v.load_line(a, i))
-        places.fence()
+        memory.fence()
 
     room = np.zeros(1024 + 64, kind)
     start = (-room.ctypes.data % 64) // room.itemsize
@@ -223,7 +223,7 @@ def test_streamed_lines_arrive(kind):
 def test_a_borrowed_array_is_the_same_array():
     @njit
     def double(a):
-        b = places.borrowed(a)
+        b = memory.borrowed(a)
         for r in range(b.shape[0]):
             row = b[r]
             for i in range(row.size):

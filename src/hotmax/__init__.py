@@ -10,9 +10,21 @@ The flow: logits -> (temperature) -> probabilities -> losses, sampling, attentio
 import importlib
 import typing
 
-from hotmax._attention import attention, attention_weights
-from hotmax._attention_vjp import attention_vjp
-from hotmax._calculus import (
+from hotmax._attention.functions import attention, attention_weights
+from hotmax._attention.vjp import attention_vjp
+from hotmax._core.threads import check_environment as _check_environment, get_threads, set_threads
+from hotmax._kernels.compiler.compiling import before_loading as _before_loading
+from hotmax._losses.cross_entropy import cross_entropy, nll_loss, perplexity
+from hotmax._losses.divergences import distillation_loss, kl_divergence
+from hotmax._losses.labels import one_hot, smooth_labels
+from hotmax._losses.linear import linear_cross_entropy
+from hotmax._losses.probability_losses import brier_loss, focal_loss, mae_loss
+from hotmax._sampling.beam import beam_search
+from hotmax._sampling.frequencies import frequencies
+from hotmax._sampling.gumbel import gumbel_softmax
+from hotmax._sampling.sample import sample, truncate
+from hotmax._sampling.sampler import Sampler, bias, penalize
+from hotmax._softmax.derivatives import (
     entropy_gradient,
     entropy_temperature_derivative,
     hessian,
@@ -22,19 +34,7 @@ from hotmax._calculus import (
     temperature_derivative,
     vjp,
 )
-from hotmax._confidence import brier_loss, focal_loss, mae_loss
-from hotmax._decoding import beam_search
-from hotmax._divergences import distillation_loss, kl_divergence
-from hotmax._frequencies import frequencies
-from hotmax._gumbel import gumbel_softmax
-from hotmax._labels import one_hot, smooth_labels
-from hotmax._linear_losses import linear_cross_entropy
-from hotmax._losses import cross_entropy, nll_loss, perplexity
-from hotmax._samplers import Sampler, bias, penalize
-from hotmax._sampling import sample, truncate
-from hotmax._saturation import attention_saturation, saturation
-from hotmax._segments import segment_logsumexp, segment_softmax
-from hotmax._softmax import (
+from hotmax._softmax.functions import (
     entropy,
     hardmax,
     log_softmax,
@@ -45,8 +45,9 @@ from hotmax._softmax import (
     softmin,
     temperature_of_base,
 )
-from hotmax._target_entropy import temperature_for_entropy
-from hotmax._threads import get_threads, set_threads
+from hotmax._softmax.saturation import attention_saturation, saturation
+from hotmax._softmax.segments import segment_logsumexp, segment_softmax
+from hotmax._softmax.target_entropy import temperature_for_entropy
 
 if typing.TYPE_CHECKING:
     from hotmax import calibration as calibration, io as io
@@ -54,6 +55,8 @@ if typing.TYPE_CHECKING:
     from hotmax.view.report import report as report
 
 __version__ = "0.1.0"
+
+_before_loading(_check_environment)
 
 __all__ = [
     "Sampler",
@@ -111,7 +114,7 @@ def __getattr__(name: str) -> typing.Any:
     """What needs other libraries, imported when first asked for."""
     if name == "report":
         return importlib.import_module("hotmax.view.report").report
-    if name in ("calibration", "io", "laws"):
+    if name in ("calibration", "io", "laws", "plots"):
         return importlib.import_module(f"hotmax.{name}")
     if name == "SoftmaxRegression":
         return importlib.import_module("hotmax._regression.estimator").SoftmaxRegression

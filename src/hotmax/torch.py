@@ -13,11 +13,13 @@ from typing import Any
 try:
     import torch
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError('hotmax.torch needs torch: pip install "hotmax[torch]"') from error
+    raise ModuleNotFoundError(
+        'hotmax.torch needs torch: pip install "hotmax[torch]"', name=error.name
+    ) from error
 
-from hotmax._boundary import as_temperature
-from hotmax._losses import cross_entropy
-from hotmax._softmax import log_softmax, softmax
+from hotmax._core.arrays import as_temperature
+from hotmax._losses.cross_entropy import cross_entropy
+from hotmax._softmax.functions import log_softmax, softmax
 
 __all__ = ["CrossEntropyLoss", "LogSoftmax", "Softmax"]
 

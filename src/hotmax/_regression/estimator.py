@@ -22,8 +22,9 @@ except ImportError:
         'SoftmaxRegression needs scikit-learn and SciPy: pip install "hotmax[regression]"'
     ) from None
 
-from hotmax._boundary import FLOAT64, Array
-from hotmax._regression.objective import Data, Objective, Passes
+from hotmax._core.arrays import FLOAT64, Array, refuse_masked
+from hotmax._core.checks import as_real, as_smoothing
+from hotmax._regression.objective import Data, Objective, Passes, check_columns
 from hotmax._regression.solver import SOLVERS, Solution, one_thread_each, solve
 from hotmax._regression.summary import (
     INTERCEPT,
@@ -33,8 +34,7 @@ from hotmax._regression.summary import (
     summarise,
 )
 from hotmax._regression.targets import as_chances, numbers_of, weigh
-from hotmax._softmax import log_softmax, softmax
-from hotmax._targets import as_real, as_smoothing
+from hotmax._softmax.functions import log_softmax, softmax
 
 KEPT = 200  # coefficients up to which a fit takes their covariance along
 
@@ -165,6 +165,8 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Any, y: Any, sample_weight: Any, classes: Array | None, reset: bool
     ) -> tuple[Data, Array]:
         """(the data, the classes): those given, or those of y."""
+        for name, given in (("X", X), ("y", y), ("sample_weight", sample_weight)):
+            refuse_masked(given, name)  # which scikit-learn reads through
         x, y = validate_data(
             self,
             X,
@@ -175,6 +177,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             multi_output=True,
             y_numeric=False,
         )
+        check_columns(x)
         weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(
@@ -278,6 +281,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with self._all_or_nothing():
             known = None if first else self.classes_
             if classes is not None:
+                refuse_masked(classes, "classes")
                 given = np.unique(np.asarray(classes))
                 if known is not None and not np.array_equal(given, known):
                     raise ValueError(f"classes must be those of the first call, {known}")
@@ -347,7 +351,9 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _logits(self, X: object) -> Array:
         check_is_fitted(self)
+        refuse_masked(X, "X")
         x = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[FLOAT64, np.float32])
+        check_columns(x)
         z: Array = np.asarray(x @ self.coef_.T)
         z += self.intercept_
         return z
@@ -379,6 +385,8 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows whose class is predicted; with soft targets, the mean target there."""
+        refuse_masked(y, "y")
+        refuse_masked(sample_weight, "sample_weight")
         if np.ndim(y) < 2 or np.shape(y)[1] == 1:
             return float(super().score(X, y, sample_weight))
         chances = as_chances(np.asarray(y))

@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from hotmax import _threads
-from hotmax._boundary import FLOAT64, Array
-from hotmax._kernels.calculus import direction_rows
-from hotmax._kernels.sparse import add_sparse, sparse_logits
-from hotmax._losses import label_losses, target_losses
-from hotmax._softmax import softmax
+from hotmax._core import threads
+from hotmax._core.arrays import FLOAT64, Array
+from hotmax._kernels.numeric.sparse import add_sparse, sparse_logits
+from hotmax._kernels.softmax.derivatives import direction_rows
+from hotmax._losses.cross_entropy import label_losses, target_losses
+from hotmax._softmax.functions import softmax
 
 TILE = 1 << 19  # entries of X in a tile: 4 MB of float64, which stay in the cache
 LARGE = 1 << 20  # entries of X
@@ -57,6 +57,25 @@ class DenseRows:
 
     def dense(self, x: Array) -> Array:
         return np.asarray(x, FLOAT64)
+
+
+def check_columns(x: Any) -> None:
+    """Refuse a CSR array with entries outside of it: kernels trust it, and SciPy does not look."""
+    if not hasattr(x, "indptr"):
+        return
+    starts, columns = x.indptr, x.indices
+    stored = min(columns.size, x.data.size)
+    if (
+        starts.size != x.shape[0] + 1
+        or starts[0] < 0
+        or starts[-1] > stored
+        or (starts[1:] < starts[:-1]).any()
+        or (columns.size and not 0 <= columns.min() <= columns.max() < x.shape[1])
+    ):
+        raise ValueError(
+            f"X must be a sparse matrix whose columns lie in 0..{x.shape[1] - 1}, with rows that "
+            f"lie in their order among its {stored} entries; see X.check_format()"
+        )
 
 
 class SparseRows:
@@ -173,7 +192,7 @@ class Passes:
             for first in range(start, stop, tile):
                 work(slice(first, min(first + tile, stop)), totals[start // chunk])
 
-        _threads.for_ranges(run, rows, chunk)
+        threads.for_ranges(run, rows, chunk)
         total: Array = totals.sum(axis=0)
         return total
 

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 from threadpoolctl import ThreadpoolController
 
-from hotmax._boundary import FLOAT32, FLOAT64, Array
+from hotmax._core.arrays import FLOAT32, FLOAT64, Array
 from hotmax._regression.objective import Objective
 from hotmax._regression.whitening import Coordinates, whiten
 

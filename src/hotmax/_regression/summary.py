@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.stats import norm
 
-from hotmax._boundary import Array
+from hotmax._core.arrays import Array
 from hotmax._regression.objective import Data, Objective
 
 SINGULAR = 1e-13  # relative to its diagonal: an information matrix that says nothing in a direction

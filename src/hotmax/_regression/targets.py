@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._boundary import FLOAT64, Array
+from hotmax._core.arrays import FLOAT64, Array
 
 
 def as_chances(y: Array) -> Array:

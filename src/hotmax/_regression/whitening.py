@@ -16,8 +16,8 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.blas import dsyrk
 
-from hotmax._boundary import FLOAT64, Array
-from hotmax._kernels.sparse import add_squares
+from hotmax._core.arrays import FLOAT64, Array
+from hotmax._kernels.numeric.sparse import add_squares
 from hotmax._regression.objective import Data, Passes, row_blocks
 
 SQUARE = 1024  # columns up to which all their products are taken, whatever the rows are

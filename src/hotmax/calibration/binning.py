@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._boundary import Array
-from hotmax._kernels.binning import add_bins
+from hotmax._core.arrays import Array, check_size
+from hotmax._kernels.calibration.binning import add_bins
 from hotmax.calibration.examples import blocks_of, over_blocks
 
 WEIGHT, CONFIDENCE, CORRECT, ROWS, SQUARES = range(5)  # what is summed in each bin
@@ -23,6 +23,7 @@ def check_bins(bins: object) -> int:
         raise TypeError(f"bins must be an int, got {bins!r}")
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")
+    check_size((int(bins) + 1,), "bins", int(bins))
     return int(bins)
 
 

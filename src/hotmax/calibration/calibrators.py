@@ -7,7 +7,6 @@ import math
 import numbers
 import os
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,18 +17,27 @@ try:
 except ImportError:
     raise ImportError('calibrators need scikit-learn: pip install "hotmax[calibration]"') from None
 
-from hotmax._boundary import Array
-from hotmax._files import write_whole
+from hotmax._core.arrays import Array, refuse_masked
+from hotmax._core.files import write_whole
+from hotmax._core.reading import bounded, first_line, reading, strict_json
 from hotmax.calibration.binning import check_bins
 from hotmax.calibration.conformal import unlabelled
 from hotmax.calibration.examples import Examples, read, read_rows, shape_of
 from hotmax.calibration.families import FAMILIES, Family
 from hotmax.calibration.likelihood import Likelihood
-from hotmax.calibration.parameters import check_parameters, plain, restored
+from hotmax.calibration.parameters import (
+    FORMAT,
+    LONGEST_FILE,
+    MOST_LISTS,
+    MOST_OBJECTS,
+    VERSION,
+    check_top,
+    plain,
+    restored,
+)
 from hotmax.calibration.temperature import fit_examples
 from hotmax.calibration.temperature_fit import TemperatureFit
 
-FORMAT, VERSION = "hotmax calibrator", 1
 SMALLEST = 1e-12  # for a classifier's probabilities, as in scikit-learn: trees give exact zeros
 
 
@@ -149,25 +157,42 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen: Array = self.classes_[p.argmax(-1)]
         return chosen
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted calibrator as JSON: whole, or not at all."""
+    def save(self, path: str | os.PathLike[str], *, force: bool = True) -> None:
+        """Write the fitted calibrator as JSON: whole, or not at all.
+
+        Args:
+            path: The file.
+            force: Whether to overwrite a file that is there.
+
+        Raises:
+            ValueError: If `load` could not read it: more than 128 MiB, or numbers so large that
+                the map would overflow.
+        """
         if not hasattr(self, "parameters_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
         method, penalty, bins = self._options()
-        text = json.dumps(
-            {
-                "format": FORMAT,
-                "version": VERSION,
-                "method": method,
-                "input": self.input,
-                "penalty": float(penalty),
-                "bins": int(bins),
-                "classes": self.n_features_in_,
-                "parameters": {k: plain(v) for k, v in self.parameters_.items()},
-            },
-            allow_nan=False,
-        )
-        write_whole(path, text)
+        data = {
+            "format": FORMAT,
+            "version": VERSION,
+            "method": method,
+            "input": self.input,
+            "penalty": float(penalty),
+            "bins": int(bins),
+            "classes": self.n_features_in_,
+            "parameters": {k: plain(v) for k, v in self.parameters_.items()},
+        }
+        text = json.dumps(data, allow_nan=False)
+        try:
+            restored(check_top(data)["parameters"], method, self.n_features_in_)
+        except ValueError as error:
+            reason = str(error).removeprefix("is damaged: ")
+            raise ValueError(f"this {method} calibrator cannot be saved: {reason}") from None
+        if len(text) > LONGEST_FILE:
+            raise ValueError(
+                f"this {method} calibrator cannot be saved: it takes {len(text)} bytes, and "
+                f"{LONGEST_FILE} are read"
+            )
+        write_whole(path, text, force=force)
 
 
 class TemperatureScaling(Calibrator):
@@ -217,6 +242,13 @@ def fit_checks(examples: Examples) -> None:
 def load(path: str | os.PathLike[str]) -> Calibrator:
     """Read a calibrator that `save` has written.
 
+    Files may come from anywhere: types, lengths and ranges are checked against a schema, so that
+    what is loaded gives probabilities. A file has 128 MiB and 4,194,304 classes at most.
+
+    Raises:
+        ValueError: If the file is not a calibrator or is damaged; it names the file.
+        OSError: If it is not there or may not be read.
+
     Example:
         >>> import tempfile, pathlib, hotmax as hm
         >>> fitted = hm.calibration.TemperatureScaling().fit([[4.0, 0.0], [4.0, 1.0]], [0, 1])
@@ -226,32 +258,27 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
         >>> again.temperature_ == fitted.temperature_
         True
     """
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise ValueError(f"{path} is not a {FORMAT}")
-    if data.get("version") != VERSION:
-        raise ValueError(f"{path} has version {data.get('version')!r}, and {VERSION} is read here")
-    try:
-        method, classes = str(data["method"]), int(data["classes"])
-        parameters = {name: restored(value) for name, value in data["parameters"].items()}
-        options = {name: data[name] for name in ("input", "penalty", "bins")}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{path} is damaged: {error!r}") from None
-    if method == "temperature":
-        calibrator: Calibrator = TemperatureScaling(input=options["input"])
+    with reading(path):
+        text = bounded(path, LONGEST_FILE, "a calibrator")
+        if text.count(b"[") > MOST_LISTS or text.count(b"{") > MOST_OBJECTS:
+            raise ValueError(f"{path} is not a {FORMAT}: it has too many lists or objects")
+        try:
+            data = strict_json(text)
+        except ValueError as error:
+            raise ValueError(f"{path} is not JSON: {first_line(error)}") from None
+        try:
+            data = check_top(data)
+            parameters = restored(data["parameters"], data["method"], data["classes"])
+        except ValueError as error:
+            raise ValueError(f"{path} {error}") from None
+    if data["method"] == "temperature":
+        calibrator: Calibrator = TemperatureScaling(input=data["input"])
     else:
-        calibrator = Calibrator(method, **options)
-    try:
-        calibrator._family(classes)
-        check_parameters(parameters, method, classes)
-    except (ValueError, TypeError, IndexError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from None
+        options = {name: data[name] for name in ("input", "penalty", "bins")}
+        calibrator = Calibrator(data["method"], **options)
     calibrator.parameters_ = parameters
-    calibrator.n_features_in_ = classes
-    calibrator.classes_ = np.arange(classes)
+    calibrator.n_features_in_ = data["classes"]
+    calibrator.classes_ = np.arange(data["classes"])
     return calibrator
 
 
@@ -260,6 +287,7 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
 
 def outputs_of(estimator: Any, X: object) -> tuple[Array, str]:
     """(logits or probabilities of a fitted classifier, which of them)."""
+    refuse_masked(X, "X")  # which scikit-learn reads through
     if hasattr(estimator, "decision_function"):
         scores = np.asarray(estimator.decision_function(X))
         if scores.ndim == 1:
@@ -330,6 +358,7 @@ def calibrate(
     """
     outputs, kind = outputs_of(estimator, X)
     classes = np.asarray(estimator.classes_)
+    refuse_masked(y, "y")
     labels = np.asarray(y)
     known = np.isin(labels, classes)
     if not known.all():

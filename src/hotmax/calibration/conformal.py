@@ -8,13 +8,14 @@ from __future__ import annotations
 import html
 import math
 import numbers
+import sys
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hotmax._boundary import Array
-from hotmax._pictures import BLUE, VERMILION, axes_of, percent, picture
+from hotmax._core.arrays import Array
+from hotmax._core.pictures import BLUE, VERMILION, axes_of, percent, picture
 from hotmax.calibration.examples import Examples, one_temperature, read, read_rows, shape_of
 from hotmax.calibration.scores import probabilities
 
@@ -244,6 +245,7 @@ def fit(
     hard = labels_of(examples)
     keep = np.flatnonzero(examples.weight_of_rows() > 0)
     heat = one_temperature(temperature)
+    free = min(int(free), sys.maxsize)  # more classes than there can be
     p = probabilities(examples, heat, 0, examples.rows)[keep]
     if np.isnan(p).any():
         row = int(keep[np.argmax(np.isnan(p).any(1))])

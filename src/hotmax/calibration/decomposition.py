@@ -10,8 +10,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from hotmax._boundary import Array
-from hotmax._pictures import BLUE, VERMILION, axes_of, picture
+from hotmax._core.arrays import Array
+from hotmax._core.pictures import BLUE, VERMILION, axes_of, picture
 from hotmax.calibration.estimate import Given, Request, average, request
 from hotmax.calibration.examples import Examples, step_of
 from hotmax.calibration.temperature import fit_examples

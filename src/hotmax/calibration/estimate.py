@@ -11,7 +11,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from hotmax._boundary import Array
+from hotmax._core.arrays import Array
 from hotmax.calibration.examples import Examples, one_temperature, read
 from hotmax.calibration.scores import Scores, score
 
@@ -104,12 +104,20 @@ def request(logits: object, labels: object, given: Given) -> Request:
         raise TypeError(f"interval must be a bool, got {interval!r}")
     if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
         raise TypeError(f"seed must be an int, got {seed!r}")
+    if seed < 0:
+        raise ValueError(f"seed must not be negative, got {seed}")
     examples = read(logits, labels, **rest)  # type: ignore[arg-type]
     return Request(examples, temperature, bool(interval), int(seed))
 
 
 def average(values: Array, weights: Array) -> float:
-    if weights.size == 1:
-        return float(values.mean())
-    there = weights > 0
-    return float(np.dot(values[there], weights[there]) / weights.sum())
+    there = np.broadcast_to(weights > 0, values.shape)
+    with np.errstate(over="ignore"):
+        if weights.size == 1:
+            mean = float(values.mean())
+        else:
+            mean = float(np.dot(values[there], weights[there]) / weights.sum())
+        if math.isinf(mean):  # the sum may be, and the mean not
+            shares = np.broadcast_to(weights, values.shape)[there]
+            mean = float(np.dot(values[there], shares / shares.sum()))
+    return mean

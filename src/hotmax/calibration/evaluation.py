@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._boundary import Array
+from hotmax._core.arrays import Array
 from hotmax.calibration.binning import (
     CONFIDENCE,
     CORRECT,
@@ -184,7 +184,8 @@ class EvaluationState:
         self.cells += bin_sums(rows.confidence, rows.correct, rows.weights, edges)
         there = weights > 0
         w, losses = weights[there], weights[there] * rows.nll[there]
-        self.losses += [losses.sum(), w @ losses, losses @ losses, w @ rows.brier[there]]
+        with np.errstate(over="ignore"):  # a loss of 1e308 has an infinite square
+            self.losses += [losses.sum(), w @ losses, losses @ losses, w @ rows.brier[there]]
         count = examples.classes
         if examples.labels.size:
             self.classes[:, 0] += np.bincount(examples.labels, weights, count)
@@ -211,7 +212,8 @@ class EvaluationState:
                 f"other must have {len(self.classes)} classes, got {len(other.classes)}"
             )
         self.cells += other.cells
-        self.losses += other.losses
+        with np.errstate(over="ignore"):
+            self.losses += other.losses
         self.classes += other.classes
         if self.class_bins is not None:
             self.class_bins += other.class_bins
@@ -230,7 +232,9 @@ class EvaluationState:
         diagram = reliability_of(edges, bins, positions, full[:, WEIGHT], full[:, CORRECT])
         mean, first, second, brier = self.losses / total
         squares = full[:, SQUARES].sum() / total
-        with np.errstate(invalid="ignore"):  # the sum of (w (nll - mean))**2, multiplied out
+        with np.errstate(
+            invalid="ignore", over="ignore"
+        ):  # the sum of (w (nll - mean))**2, multiplied out
             variance = second - 2 * mean * first + mean**2 * squares
             error = math.sqrt(max(variance, 0.0) / total)
         return Evaluation(

@@ -6,21 +6,31 @@ costs no second copy of the whole.
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hotmax import _threads
-from hotmax._boundary import Array, as_array, as_mask, as_temperature, compute_type, library_of
-from hotmax._kernels import calibration as kernels
-from hotmax._kernels.lanes import LANES
-from hotmax._softmax import log_softmax
+from hotmax._backends.protocol import values_of
+from hotmax._core import threads
+from hotmax._core.arrays import (
+    Array,
+    as_mask,
+    as_temperature,
+    compute_type,
+    is_foreign,
+    refuse_masked,
+    split_mask,
+)
+from hotmax._core.checks import as_ignored
+from hotmax._kernels.calibration import rows as kernels
+from hotmax._kernels.softmax.lanes import LANES
+from hotmax._softmax.functions import log_softmax
 
 BLOCK = 1 << 19  # entries that are computed together
 INPUTS = ("logits", "probabilities")
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-150, 1e150  # of a row, where it is the largest
 SUM_TOLERANCE = 0.01  # of a row of probabilities or of soft labels: they come rounded
 
 WRONG = {
@@ -134,7 +144,7 @@ def step_of(classes: int) -> int:
 def over_blocks(rows: int, classes: int, work: Callable[[int, int, int], None]) -> None:
     """work(block number, start, stop) for all blocks, over threads."""
     step = step_of(classes)
-    _threads.for_ranges(lambda start, stop: work(start // step, start, stop), rows, step)
+    threads.for_ranges(lambda start, stop: work(start // step, start, stop), rows, step)
 
 
 def blocks_of(rows: int, classes: int) -> int:
@@ -149,18 +159,31 @@ def read(
     ignore_index: int | None = None,
     where: object = None,
     input: str = "logits",
+    any_weight: bool = False,
 ) -> Examples:
-    """Check everything that can be checked without reading all the logits."""
+    """Check everything that can be checked without reading all the logits.
+
+    `any_weight`: the caller takes no squares of sums, and so weights of any size.
+    """
     x, mask = read_rows(logits, where=where, input=input)
     shape = shape_of(logits)[:-1]
     hard, soft, weights = read_labels(labels, shape, x.shape[1], ignore_index)
     if sample_weight is not None:
-        given = numbers_of(sample_weight, "sample_weight")
+        given, counted = numbers_and_mask(sample_weight, "sample_weight")
+        if counted is not None:  # what is masked is left out
+            given = np.where(counted, given, 0)
         if given.shape != shape:
             raise ValueError(f"sample_weight must have shape {shape}, got {given.shape}")
         given = given.astype(np.float64).reshape(-1)
         if not (np.isfinite(given) & (given >= 0)).all():
             raise ValueError("sample_weight must be finite and not negative")
+        largest = float(given.max(initial=0.0))
+        usual = SMALLEST_WEIGHT <= largest <= LARGEST_WEIGHT
+        if largest and not (usual or any_weight):
+            raise ValueError(
+                f"the largest sample_weight must lie in {SMALLEST_WEIGHT:g}..{LARGEST_WEIGHT:g}, "
+                f"where squares of sums are finite, got {largest:g}"
+            )
         weights = given if weights is None else weights * given
     if x.shape[0] == 0:
         raise ValueError(f"logits must have at least one row, got shape {shape_of(logits)}")
@@ -180,7 +203,7 @@ def read_rows(
     """
     if input not in INPUTS:
         raise ValueError(f'input must be "logits" or "probabilities", got {input!r}')
-    x = numbers_of(logits, "logits")
+    x, present = numbers_and_mask(logits, "logits")
     if x.ndim < 2:
         raise ValueError(
             f"logits must have shape (rows, classes), got {x.shape}; for two classes with one "
@@ -197,8 +220,7 @@ def read_rows(
             raise ValueError(
                 f"where must broadcast to the shape of logits, {x.shape}, got {mask.shape}"
             ) from None
-    if isinstance(logits, np.ma.MaskedArray):
-        present = ~np.ma.getmaskarray(logits)
+    if present is not None:
         mask = present if mask is None else present & mask
     if mask is not None and input == "probabilities":
         raise ValueError("where is for logits: probabilities are normalised already")
@@ -257,29 +279,22 @@ def shape_of(x: object) -> tuple[int, ...]:
     return tuple(int(n) for n in shape)
 
 
-def numbers_of(x: Any, name: str) -> Array:
-    """x as a NumPy array: calibration ends in numbers, so that other libraries' arrays end here.
+def numbers_and_mask(x: Any, name: str) -> tuple[Array, Array | None]:
+    """(x as a NumPy array, which entries are not masked; None if all are there).
+
+    Calibration ends in numbers, so that other libraries' arrays end here.
 
     A tensor on the CPU shares its memory; one on a GPU, or a lazy array, is brought here.
     """
-    library = library_of(x)
-    if library == "torch":
-        x = x.detach().cpu()
-        x = (x.float() if str(x.dtype) == "torch.bfloat16" else x).numpy()
-    elif library is not None:
-        x = np.asarray(x)
-    return as_array(x, name)
+    return split_mask(values_of(x, name) if is_foreign(x) else x, name)
 
 
 def read_labels(
     labels: object, shape: tuple[int, ...], classes: int, ignore_index: int | None
 ) -> tuple[Array, Array, Array | None]:
     """(labels, soft labels, weights): one of the first two is empty; weights 0 where ignored."""
-    if ignore_index is not None and (
-        isinstance(ignore_index, bool) or not isinstance(ignore_index, numbers.Integral)
-    ):
-        raise TypeError(f"ignore_index must be an int or None, got {ignore_index!r}")
-    given = numbers_of(labels, "labels")
+    ignore_index = as_ignored(ignore_index)
+    given, counted = numbers_and_mask(labels, "labels")
     none = np.empty((1, 0))
     if given.shape == shape:
         if given.dtype.kind not in "iub":
@@ -289,8 +304,10 @@ def read_labels(
             )
         hard = np.ascontiguousarray(given.reshape(-1))
         weights = None
-        if ignore_index is not None:
-            ignored = hard == ignore_index
+        if ignore_index is not None or counted is not None:
+            ignored = np.zeros(hard.shape, np.bool_) if counted is None else ~counted.reshape(-1)
+            if ignore_index is not None:
+                ignored = ignored | (hard == ignore_index)
             if ignored.any():
                 weights = np.where(ignored, 0.0, 1.0)
                 hard = np.where(ignored, hard.dtype.type(0), hard)
@@ -308,6 +325,7 @@ def read_labels(
         )
     if ignore_index is not None:
         raise ValueError("ignore_index is for integer labels: give soft ones sample_weight=0")
+    refuse_masked(labels, "labels")
     soft = np.ascontiguousarray(given.reshape(-1, classes), np.float64)
     good = ((soft >= 0) & (soft <= 1 + SUM_TOLERANCE)).all(1)
     good &= np.abs(soft.sum(1) - 1) <= SUM_TOLERANCE

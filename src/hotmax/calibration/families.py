@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._boundary import Array
-from hotmax._softmax import log_softmax, softmax
+from hotmax._core.arrays import Array
+from hotmax._softmax.functions import log_softmax, softmax
 from hotmax.calibration.binning import bin_sums, mass_edges, width_edges
 from hotmax.calibration.examples import Examples, one_hot
 from hotmax.calibration.scores import probabilities

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hotmax._boundary import Array
-from hotmax._kernels import calibration as kernels
+from hotmax._core.arrays import Array
+from hotmax._kernels.calibration import rows as kernels
 from hotmax.calibration.examples import Examples, blocks_of, over_blocks, raise_first
 
 

@@ -11,9 +11,9 @@ from typing import Unpack
 
 import numpy as np
 
-from hotmax import _threads
-from hotmax._boundary import Array
-from hotmax._kernels.binning import add_class_bins
+from hotmax._core import threads
+from hotmax._core.arrays import Array
+from hotmax._kernels.calibration.binning import add_class_bins
 from hotmax.calibration.binning import (
     WEIGHT,
     bin_sums,
@@ -223,7 +223,7 @@ def class_sums(examples: Examples, temperature: float, weights: Array, inner: Ar
         ) -> None:
             add_class_bins(p, labels, soft, part, inner, sums, start, stop)
 
-        _threads.for_ranges(work, examples.classes, -(-examples.classes // 4))
+        threads.for_ranges(work, examples.classes, -(-examples.classes // 4))
     return sums
 
 

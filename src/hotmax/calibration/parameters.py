@@ -1,13 +1,36 @@
-"""The parameters of calibration maps as JSON, and what they must be when they come back."""
+"""The files of calibrators: JSON, and the schema that it must obey when it comes back.
+
+A file that obeys gives probabilities for all logits: numbers have the right types, shapes and
+ranges, shares sum to 1, steps rise, and no product in a map can overflow.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from hotmax.calibration.families import Parameters
+from hotmax._core.arrays import Array
+from hotmax._core.reading import is_count
+from hotmax.calibration.examples import INPUTS
+from hotmax.calibration.families import FAMILIES, Parameters
+
+FORMAT, VERSION = "hotmax calibrator", 1
+KEYS = ("format", "version", "method", "input", "penalty", "bins", "classes", "parameters")
+
+LONGEST_FILE = 1 << 27  # bytes: matrix scaling of 2,400 classes; parsed, up to 12 times that
+MOST_LISTS = 1 << 20  # in a file: two for each class of a histogram; a list takes 56 bytes
+MOST_OBJECTS = 1000  # in a file that has two: an empty one takes 64 bytes
+MOST_CLASSES = 1 << 22  # 16 times the largest vocabularies
+MOST_BINS = 1 << 31
+# Logits are centred log-probabilities within 2e300: sums of their products stay below 1.8e308.
+LARGEST_WEIGHT = 1e7  # of the sum over a row of I + diag(v) + M
+LARGEST_NUMBER = 1e300
+ROUNDING = 1e-9  # of shares that sum to 1, and of the ends of 0..1
+
+Shape = tuple[int, ...]
 
 
 def plain(value: Any) -> Any:
@@ -20,18 +43,67 @@ def plain(value: Any) -> Any:
     return number if math.isfinite(number) else str(number)
 
 
-def restored(value: Any) -> Any:
-    if isinstance(value, list):
-        inner = [restored(v) for v in value]
-        lengths = {len(v) for v in inner if isinstance(v, np.ndarray)}
-        return inner if lengths and len(lengths) > 1 else np.array(inner)
-    return float(value)
+# --- the schema -------------------------------------------------------------------------------
 
 
-def shapes_of(method: str, k: int) -> dict[str, tuple[int, ...]]:
+def check_top(data: object) -> Mapping[str, Any]:
+    """What a calibrator's file must be, apart from its parameters."""
+    if type(data) is not dict or data.get("format") != FORMAT:
+        raise ValueError(f"is not a {FORMAT}")
+    if type(data.get("version")) is not int or data["version"] != VERSION:
+        raise ValueError(f"has version {data.get('version')!r}, and {VERSION} is read here")
+    if set(data) != set(KEYS):
+        raise damaged(f"it has the keys {sorted(data)[:12]}, not {sorted(KEYS)}")
+    method, classes = data["method"], data["classes"]
+    if type(method) is not str or method not in FAMILIES:
+        raise damaged(f"method must be one of {', '.join(FAMILIES)}, not {short(method)}")
+    if data["input"] not in INPUTS:
+        raise damaged(f"input must be one of {', '.join(INPUTS)}, not {short(data['input'])}")
+    if not is_count(classes) or not 1 <= classes <= MOST_CLASSES:
+        raise damaged(f"classes must be an integer in 1..{MOST_CLASSES}, not {short(classes)}")
+    if FAMILIES[method].two_classes and classes != 2:
+        raise damaged(f"method {method!r} is for two classes, not {classes}")
+    if not is_count(data["bins"]) or not 1 <= data["bins"] <= MOST_BINS:
+        raise damaged(f"bins must be an integer in 1..{MOST_BINS}, not {short(data['bins'])}")
+    if not 0.0 <= number_of(data["penalty"], "penalty") < math.inf:
+        raise damaged(f"penalty must be finite and not negative, not {short(data['penalty'])}")
+    if type(data["parameters"]) is not dict:
+        raise damaged("parameters must be an object")
+    return data
+
+
+def damaged(what: str) -> ValueError:
+    return ValueError(f"is damaged: {what}")
+
+
+def short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:60] + "..."
+
+
+def number_of(value: object, name: str) -> float:
+    """A number of JSON as a float; text, true and integers too large for one are refused."""
+    if type(value) is float or (type(value) is int and abs(value) <= LARGEST_NUMBER):
+        return float(value)
+    raise damaged(f"{name} must hold numbers, not {short(value)}")
+
+
+def array_of(value: object, shape: Shape, name: str) -> Any:
+    """Nested lists of JSON as an array of a shape; -1 is any length but 0, and gives a list."""
+    if shape == ():
+        return number_of(value, name)
+    length = shape[0]
+    if type(value) is not list or (len(value) != length if length >= 0 else not value):
+        many = "numbers" if length < 0 else f"{length} entries"
+        raise damaged(f"{name} must be a list of {many}, not {short(value)}")
+    parts = [array_of(each, shape[1:], name) for each in value]
+    return parts if shape[1:] == (-1,) else np.array(parts)
+
+
+def shapes_of(method: str, k: int) -> dict[str, Shape]:
     """The parameters of a method for k classes; -1 is any length."""
-    affine: dict[str, tuple[int, ...]] = {"temperature": (), "diagonal": (k,), "bias": (k,)}
-    table: dict[str, dict[str, tuple[int, ...]]] = {
+    affine: dict[str, Shape] = {"temperature": (), "diagonal": (k,), "bias": (k,)}
+    table: dict[str, dict[str, Shape]] = {
         "identity": {},
         "temperature": {"temperature": ()},
         "platt": {"line": (2,)},
@@ -46,27 +118,67 @@ def shapes_of(method: str, k: int) -> dict[str, tuple[int, ...]]:
     return table[method]
 
 
-def check_parameters(parameters: Parameters, method: str, classes: int) -> None:
-    """Raise a ValueError if these are no parameters of the method."""
+def restored(given: Mapping[str, Any], method: str, classes: int) -> Parameters:
+    """The parameters of a method, from those of a file."""
     shapes = shapes_of(method, classes)
-    if set(parameters) != set(shapes):
-        raise ValueError(f"{method} has the parameters {sorted(shapes)}, not {sorted(parameters)}")
+    if set(given) != set(shapes):
+        names = sorted(map(str, given))[:12]
+        raise damaged(f"{method} has the parameters {sorted(shapes)}, not {names}")
+    found: Parameters = {}
+    for name, shape in shapes.items():
+        infinite = name == "temperature" and given[name] == "inf"
+        found[name] = math.inf if infinite else array_of(given[name], shape, name)
+    check_parameters(found, method)
+    return found
+
+
+# --- what the numbers of each method must be --------------------------------------------------
+
+
+def check_parameters(parameters: Parameters, method: str) -> None:
+    """Raise a ValueError if a map with these parameters could give what is no probability."""
+    temperature = parameters.get("temperature", 1.0)
+    if not temperature >= 0.0:
+        raise damaged(f"temperature must not be negative, not {temperature}")
     for name, value in parameters.items():
-        shape = shapes[name]
-        ragged = shape[-1:] == (-1,)
-        parts = list(value) if ragged and np.ndim(value[0]) == 1 else [value]
-        if ragged and len(parts) != classes:
-            raise ValueError(f"{name} must hold a list for each of {classes} classes")
-        if not ragged and np.shape(value) != shape:
-            raise ValueError(f"{name} must have shape {shape}, not {np.shape(value)}")
-        numbers = np.concatenate([np.ravel(part) for part in parts])
-        if name == "temperature":
-            if not float(value) >= 0.0:
-                raise ValueError(f"temperature must not be negative, not {value}")
-        elif numbers.dtype.kind != "f" or not np.isfinite(numbers).all():
-            raise ValueError(f"{name} must hold finite numbers")
-    places, more = {"isotonic": ("knots", 0), "histogram": ("edges", 1)}.get(method, ("", 0))
-    if places:
-        pairs = zip(parameters[places], parameters["values"], strict=True)
-        if not all(len(at) == len(value) + more >= 1 for at, value in pairs):
-            raise ValueError(f"{places} and values do not fit together")
+        if name != "temperature":
+            parts = value if isinstance(value, list) else [value]
+            if not all(np.abs(part).max() <= LARGEST_NUMBER for part in parts):  # nan too
+                raise damaged(f"{name} must hold numbers up to {LARGEST_NUMBER:g}")
+    if "diagonal" in parameters:
+        check_affine(parameters)
+    if method == "ensemble":
+        shares = parameters["shares"]
+        if not (shares >= 0.0).all() or not abs(shares.sum() - 1.0) <= ROUNDING:
+            raise damaged(f"shares must not be negative and sum to 1, not {shares.tolist()}")
+    if method == "beta" and not (parameters["line"][:2] >= 0.0).all():
+        raise damaged("the first two numbers of line must not be negative: probabilities rise")
+    if method == "isotonic":
+        check_steps(parameters["knots"], parameters["values"], "knots", 0)
+        if not all((np.diff(value) >= 0.0).all() for value in parameters["values"]):
+            raise damaged("values must not fall")
+    if method == "histogram":
+        check_steps(parameters["edges"], parameters["values"], "edges", 1)
+
+
+def check_affine(parameters: Parameters) -> None:
+    if not 0.0 < parameters["temperature"] < math.inf:
+        raise damaged("temperature must be positive and finite in an affine map")
+    weight = 1.0 + np.abs(parameters["diagonal"])
+    if "off_diagonal" in parameters:
+        weight = weight + np.abs(parameters["off_diagonal"]).sum(1)
+    if not (weight <= LARGEST_WEIGHT).all():
+        raise damaged(f"the weights of a class must sum to {LARGEST_WEIGHT:g} at most")
+
+
+def check_steps(places: list[Array], values: list[Array], name: str, more: int) -> None:
+    """Places in 0..1 that rise, and as many values in 0..1, or one fewer."""
+    for at, value in zip(places, values, strict=True):
+        if len(at) != len(value) + more:
+            raise damaged(f"{name} and values do not fit together")
+        if not (np.diff(at) >= 0.0).all():
+            raise damaged(f"{name} must rise")
+        # No slack below 0: values are divided by their sum, which may be as small.
+        for numbers, what in ((at, name), (value, "values")):
+            if not ((numbers >= 0.0) & (numbers <= 1.0 + ROUNDING)).all():
+                raise damaged(f"{what} must lie in 0..1")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hotmax._boundary import Array
+from hotmax._core.arrays import Array
 from hotmax.calibration.scores import Scores
 
 

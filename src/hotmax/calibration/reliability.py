@@ -8,8 +8,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from hotmax._boundary import Array
-from hotmax._pictures import BLUE, GREEN, MUTED, SKY, VERMILION, axes_of, percent, picture
+from hotmax._core.arrays import Array
+from hotmax._core.pictures import BLUE, GREEN, MUTED, SKY, VERMILION, axes_of, percent, picture
 from hotmax.calibration.binning import SQUARES, WEIGHT, bin_sums, check_bins, edges_of, means
 from hotmax.calibration.estimate import Given, request
 from hotmax.calibration.metrics import binned_error

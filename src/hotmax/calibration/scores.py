@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._boundary import Array
-from hotmax._kernels import calibration as kernels
-from hotmax._kernels.binning import add_bins
-from hotmax._softmax import softmax
+from hotmax._core.arrays import Array
+from hotmax._kernels.calibration import rows as kernels
+from hotmax._kernels.calibration.binning import add_bins
+from hotmax._softmax.functions import softmax
 from hotmax.calibration.examples import Examples, absent_at, blocks_of, over_blocks, raise_first
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._boundary import Array
-from hotmax._pictures import BLUE, MUTED, VERMILION, axes_of, picture
+from hotmax._core.arrays import Array
+from hotmax._core.pictures import BLUE, MUTED, VERMILION, axes_of, picture
 from hotmax.calibration.calibrators import Calibrator
 from hotmax.calibration.examples import Examples, one_hot, read
 from hotmax.calibration.families import FAMILIES, logits_of, used
@@ -160,7 +160,8 @@ def select(
 
     def mean_and_error(values: Array) -> tuple[float, float]:
         mean = float(w @ values)
-        return mean, float(np.sqrt((w**2) @ (values - mean) ** 2))
+        with np.errstate(over="ignore"):
+            return mean, float(np.sqrt((w**2) @ (values - mean) ** 2))
 
     best = min(losses, key=lambda method: float(w @ losses[method]))
     table = []

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from hotmax._boundary import Array
+from hotmax._core.arrays import Array
 
 NODES = 8192  # intervals between the nodes of the grid
 LEAST = 4.0 / NODES  # the narrowest kernel that the grid resolves

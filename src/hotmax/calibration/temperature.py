@@ -143,6 +143,7 @@ def fit_temperature(
         ignore_index=ignore_index,
         where=where,
         input=input,
+        any_weight=True,
     )
     if not isinstance(curve, bool | np.bool_):
         raise TypeError(f"curve must be a bool, got {curve!r}")
@@ -345,7 +346,8 @@ def scale_of(examples: Examples) -> int:
 
 def rescaled(fit: TemperatureFit, exponent: int, before: float) -> TemperatureFit:
     def scale(temperature: float) -> float:
-        return float(np.ldexp(temperature, exponent))
+        with np.errstate(over="ignore", under="ignore"):
+            return float(np.ldexp(temperature, exponent))
 
     def both(interval: tuple[float, float]) -> tuple[float, float]:
         return scale(interval[0]), scale(interval[1])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._pictures import BLUE, MUTED, VERMILION, axes_of, picture
+from hotmax._core.pictures import BLUE, MUTED, VERMILION, axes_of, picture
 
 SEPARABLE = "separable"
 ANTI_CORRELATED = "anti-correlated"

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-import json
+import ast
 import math
+import re
 import struct
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.lib import format as npy
 
-from hotmax._boundary import Array
+from hotmax._core.arrays import Array
+from hotmax._core.reading import first_line, is_count, strict_json
 from hotmax.io.found import LABEL_NAMES, NONE, Found, Wanted, listed, row_place
 
 MAPPED = 1 << 27  # bytes from which an array stays in its file
-LONGEST_HEADER = 100_000_000  # bytes of JSON in a .safetensors file, as its authors have it
+
+# Limits, compared with what a header declares before anything of that size is read.
+LONGEST_NPY_HEADER = 10_000  # bytes, as NumPy has it: Python's parser is slow on hostile text
+LONGEST_DIRECTORY = 1 << 24  # bytes of an .npz's directory: some 200,000 arrays
+MOST_DIMENSIONS = 64  # of a tensor, as in NumPy
+LARGE_COUNT = 1_000_000  # entries that labels and names of classes may have beside any logits
+DEFLATE_RATIO = 1032  # at best, deflate makes one byte of so many
+LONGEST_TENSOR_HEADER = 1 << 23  # bytes of a .safetensors header, which takes 25 times that parsed
+
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what NumPy writes
+UTF8_NAME = 0x800  # the flag of a zip member whose name is in UTF-8
 
 SAFETENSORS = {
     "F64": "<f8",
@@ -49,33 +62,67 @@ def read_npy(path: Path, wanted: Wanted) -> Found:
 
 
 def array_of(file: BinaryIO, start: int, size: int, path: Path, what: str) -> Array:
-    """The array whose .npy form lies at `start` of a file, and ends before `size`."""
+    """The array whose .npy form lies at `start` of a file, and ends at `size`."""
     file.seek(start)
     shape, fortran, dtype = header_of(file, what)
-    offset, count = file.tell(), math.prod(shape)
-    if offset + count * dtype.itemsize > size:
-        raise ValueError(
-            f"{what} is cut off: {size - offset} of {count * dtype.itemsize} bytes are there"
-        )
+    offset = file.tell()
+    check_length(what, size - offset, math.prod(shape) * dtype.itemsize)
     return array_at(path, dtype, shape, offset, "F" if fortran else "C")
+
+
+def check_length(what: str, there: int, declared: int) -> None:
+    """Raise unless as many bytes follow a header as it declares."""
+    if there < declared:
+        raise ValueError(f"{what} is cut off: {max(there, 0)} of {declared} bytes are there")
+    if there > declared:
+        raise ValueError(
+            f"{what} is damaged: its header declares {declared} bytes, and {there} are there"
+        )
 
 
 def header_of(file: Any, what: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, order and type, from the header of an .npy; refused if it needs pickle."""
     try:
-        version = npy.read_magic(file)
-        if version not in ((1, 0), (2, 0)):
-            raise ValueError(f"its format is version {version[0]}.{version[1]}")
-        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, fortran, dtype = read(file)
-    except (ValueError, EOFError, SyntaxError, TypeError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"{what} is not an .npy array that can be read: {reason}") from None
+        shape, fortran, dtype = parsed_header(file)
+    except Exception as error:  # Python's parser raises five types, and MemoryError for nesting
+        reason = f"{what} is not an .npy array that can be read: {first_line(error)}"
+        raise ValueError(reason) from None
     if dtype.hasobject:
         raise ValueError(
             f"{what} holds Python objects, which only pickle could read: save numbers, or text "
             "as np.array(..., dtype=str)"
         )
+    return shape, fortran, dtype
+
+
+def parsed_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    start = file.read(8)
+    if len(start) < 8 or start[:6] != b"\x93NUMPY":
+        raise ValueError("it does not begin as one")
+    if start[6:] not in (b"\x01\x00", b"\x02\x00"):
+        raise ValueError(f"its format is version {start[6]}.{start[7]}")
+    length = int.from_bytes(file.read(2 * start[6]), "little")
+    if length > LONGEST_NPY_HEADER:
+        raise ValueError(f"its header has {length} bytes, and may have {LONGEST_NPY_HEADER}")
+    text = file.read(length)
+    if len(text) < length:
+        raise ValueError("its header is cut off")
+    text = re.sub(rb"(?<=\d)L(?=[,)])", b"", text)  # Python 2 on Windows wrote shapes as (7L, 3L)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Python's parser, about what is refused below
+        fields = ast.literal_eval(text.decode("latin1").strip())
+        if type(fields) is not dict or set(fields) != {"descr", "fortran_order", "shape"}:
+            raise ValueError("its header has not the keys descr, fortran_order and shape")
+        shape, fortran, kind = (fields[key] for key in ("shape", "fortran_order", "descr"))
+        if type(shape) is not tuple or not all(map(is_count, shape)):
+            raise ValueError(f"its shape is {str(shape)[:80]}")
+        if type(fortran) is not bool:
+            raise ValueError("fortran_order is neither True nor False")
+        if type(kind) is not str or not re.fullmatch(r"[<>|=]?[a-zA-Z]\d*(\[\w+\])?", kind):
+            raise ValueError(f"its type is {str(kind)[:80]}, and numbers or text are read here")
+        dtype = np.dtype(kind)
+    if dtype.itemsize == 0:
+        raise ValueError(f"its type {kind} has no length")
     return shape, fortran, dtype
 
 
@@ -135,36 +182,109 @@ def label_name(names: list[str], path: Path, wanted: Wanted, kind: str) -> str |
 
 def read_npz(path: Path, wanted: Wanted) -> Found:
     try:
-        with zipfile.ZipFile(path) as archive:
-            members = {i.filename.removesuffix(".npy"): i for i in archive.infolist()}
+        with path.open("rb") as file:
+            count = count_of_members(file, path.stat().st_size)
+            with zipfile.ZipFile(file) as archive:
+                members = checked_members(archive, file, count)
 
-            def load(name: str) -> Array:
-                return member_of(archive, members[name], path)
+                most: int | None = None  # entries of labels and classes: no more than logits
 
-            classes = class_names(load("classes"), path) if "classes" in members else None
-            names = [name for name in members if name != "classes"]
-            return choose(load, names, path, wanted, "array", classes)
-    except (zipfile.BadZipFile, zlib.error, EOFError, struct.error, OSError) as error:
-        if isinstance(error, PermissionError):
-            raise
-        raise ValueError(f"{path} is not an .npz file, or is damaged: {error}") from None
+                def load(name: str) -> Array:
+                    nonlocal most
+                    array = member_of(archive, members[name], path, most)
+                    most = max(array.size, LARGE_COUNT) if most is None else most
+                    return array
+
+                names = [name for name in members if name != "classes"]
+                found = choose(load, names, path, wanted, "array", None)
+                if "classes" not in members:
+                    return found
+                return replace(found, classes=class_names(load("classes"), path))
+    except (zipfile.BadZipFile, zlib.error, EOFError, struct.error) as error:
+        reason = first_line(error)
+        raise ValueError(f"{path} is not an .npz file, or is damaged: {reason}") from None
     except (NotImplementedError, RuntimeError) as error:  # how it is compressed, or a password
-        raise ValueError(f"{path} cannot be unpacked: {error}") from None
+        raise ValueError(f"{path} cannot be unpacked: {first_line(error)}") from None
 
 
-def member_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> Array:
+def count_of_members(file: BinaryIO, size: int) -> int:
+    """How many members the end of a zip file declares, before its directory is read.
+
+    The record at the end is looked for as `zipfile` does: without a comment behind it, or else
+    the last in the range that a comment can take.
+    """
+    tail_start = max(size - 22 - 0xFFFF, 0)
+    file.seek(tail_start)
+    tail = file.read()
+    at = len(tail) - 22
+    if at < 0 or tail[at : at + 4] != b"PK\x05\x06" or tail[-2:] != b"\0\0":
+        at = tail.rfind(b"PK\x05\x06")
+    if at < 0 or at + 22 > len(tail):
+        raise zipfile.BadZipFile("it has no directory at its end")
+    count, length = struct.unpack("<HL", tail[at + 10 : at + 16])
+    locator = tail_start + at - 20
+    if locator >= 56:  # a file with more than 4 GB or 65,535 members has a larger record before
+        file.seek(locator - 56)
+        record = file.read(76)
+        if record[:4] == b"PK\x06\x06" and record[56:60] == b"PK\x06\x07":
+            count, length = struct.unpack("<QQ", record[32:48])
+    if length > LONGEST_DIRECTORY:
+        raise zipfile.BadZipFile(
+            f"its directory has {length} bytes, and may have {LONGEST_DIRECTORY}"
+        )
+    return int(count)
+
+
+def checked_members(
+    archive: zipfile.ZipFile, file: BinaryIO, count: int
+) -> dict[str, zipfile.ZipInfo]:
+    """The members by the names of their arrays.
+
+    Every name is compared with the one before the member's own bytes, and their number with the
+    one that is declared: damage to the directory could otherwise hide the labels.
+    """
+    infos = archive.infolist()
+    if len(infos) != count:
+        raise zipfile.BadZipFile(f"{len(infos)} arrays are found, and {count} declared")
+    members: dict[str, zipfile.ZipInfo] = {}
+    for info in infos:
+        start_of(file, info)
+        name = info.filename.removesuffix(".npy")
+        if name in members:
+            raise zipfile.BadZipFile(f"two arrays have the name {name!r}")
+        members[name] = info
+    return members
+
+
+def member_of(
+    archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, most: int | None
+) -> Array:
+    """The array of a member; a ValueError if its header declares more than `most` entries."""
     what = f"{path}: array {info.filename.removesuffix('.npy')!r}"
     encrypted = info.flag_bits & 1
-    if info.compress_type == zipfile.ZIP_STORED and info.file_size >= MAPPED and not encrypted:
+    if info.compress_type not in COMPRESSIONS:
+        raise NotImplementedError(
+            f"{info.filename} is compressed by method {info.compress_type}, not by deflate"
+        )
+    stored = info.compress_type == zipfile.ZIP_STORED
+    if info.file_size > info.compress_size * (1 if stored else DEFLATE_RATIO):
+        raise zipfile.BadZipFile(
+            f"{info.filename} cannot have {info.file_size} bytes, of {info.compress_size}"
+        )
+    if stored and info.file_size >= MAPPED and not encrypted:
         with path.open("rb") as file:
             start = start_of(file, info)
-            return array_of(file, start, start + info.file_size, path, what)
+            size = min(start + info.file_size, path.stat().st_size)
+            return array_of(file, start, size, path, what)
     with archive.open(info) as member:
         shape, fortran, dtype = header_of(member, what)
-        data = member.read()  # to the end, where the checksum is compared
-    size = math.prod(shape) * dtype.itemsize
-    if len(data) < size:
-        raise ValueError(f"{what} is cut off: {len(data)} of {size} bytes are there")
+        if most is not None and math.prod(shape) > most:
+            raise ValueError(f"{what} has shape {shape}: more entries than the logits have")
+        size = math.prod(shape) * dtype.itemsize
+        check_length(what, info.file_size - member.tell(), size)
+        data = member.read(size)
+        member.read(1)  # at the end the checksum is compared
+    check_length(what, len(data), size)
     array = np.frombuffer(data, dtype, math.prod(shape))
     return array.reshape(shape, order="F" if fortran else "C")
 
@@ -174,9 +294,12 @@ def start_of(file: BinaryIO, info: zipfile.ZipInfo) -> int:
     file.seek(info.header_offset)
     header = file.read(30)
     if len(header) < 30 or header[:4] != b"PK\x03\x04":
-        raise zipfile.BadZipFile(f"{info.filename} is not where the directory says")
-    name, extra = struct.unpack("<HH", header[26:30])
-    return info.header_offset + 30 + int(name) + int(extra)
+        raise zipfile.BadZipFile(f"{info.filename!r} is not where the directory says")
+    length, extra = struct.unpack("<HH", header[26:30])
+    encoding = "utf-8" if info.flag_bits & UTF8_NAME else "cp437"
+    if file.read(length) != info.orig_filename.encode(encoding):
+        raise zipfile.BadZipFile(f"{info.filename!r} has another name in the directory")
+    return info.header_offset + 30 + int(length) + int(extra)
 
 
 def class_names(array: Array, path: Path) -> tuple[str, ...]:
@@ -195,40 +318,86 @@ def read_safetensors(path: Path, wanted: Wanted) -> Found:
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        if not 2 <= length <= min(size - 8, LONGEST_HEADER):
+        if not 2 <= length <= size - 8:
             raise ValueError(f"{path} is not a .safetensors file, or is cut off")
+        if length > LONGEST_TENSOR_HEADER:
+            raise ValueError(
+                f"{path}: its header has {length} bytes, and may have {LONGEST_TENSOR_HEADER}"
+            )
         text = file.read(length)
     try:
-        header = json.loads(text)
-        metadata = header.pop("__metadata__", {})
-        classes = json.loads(metadata["classes"]) if "classes" in metadata else None
-    except (ValueError, AttributeError, TypeError) as error:
-        raise ValueError(f"{path}: its header is damaged: {error}") from None
-    if classes is not None and not isinstance(classes, list):
-        raise ValueError(f"{path}: 'classes' in the metadata must be a JSON list of names")
+        header = strict_json(text)
+        if type(header) is not dict:
+            raise ValueError("it is not a JSON object")
+        names = class_list(header.pop("__metadata__", {}))
+    except ValueError as error:
+        raise ValueError(f"{path}: its header is damaged: {first_line(error)}") from None
+    tensors = {name: tensor_entry(path, name, entry) for name, entry in header.items()}
+    check_offsets(path, tensors, size - 8 - length)
 
     def load(name: str) -> Array:
-        return tensor_of(path, name, header[name], 8 + length, size)
+        return tensor_of(path, name, tensors[name], 8 + length)
 
-    names = None if classes is None else tuple(str(name) for name in classes)
     return choose(load, list(header), path, wanted, "tensor", names)
 
 
-def tensor_of(path: Path, name: str, entry: Mapping[str, Any], base: int, size: int) -> Array:
-    what = f"{path}: tensor {name!r}"
-    try:
-        kind, shape = entry["dtype"], tuple(int(n) for n in entry["shape"])
-        begin, end = (int(n) for n in entry["data_offsets"])
-    except (KeyError, TypeError, ValueError):
-        raise ValueError(f"{what}: its entry in the header is damaged") from None
-    if kind not in SAFETENSORS:
-        raise ValueError(f"{what} holds {kind}, which is not read here")
-    dtype = np.dtype(SAFETENSORS[kind])
-    right = min(shape, default=0) >= 0 and end - begin == math.prod(shape) * dtype.itemsize
-    if not right or begin < 0 or base + end > size:
-        raise ValueError(f"{what} is cut off, or its entry in the header is damaged")
-    array = array_at(path, dtype, shape, base + begin)
-    return widened(array) if kind == "BF16" else array
+def class_list(metadata: object) -> tuple[str, ...] | None:
+    """The names of the classes, a JSON list in the metadata, which maps text to text."""
+    if type(metadata) is not dict or not all(type(text) is str for text in metadata.values()):
+        raise ValueError("the metadata must map text to text")
+    if "classes" not in metadata:
+        return None
+    names = strict_json(metadata["classes"].encode("utf-8"))
+    if type(names) is not list or not all(type(name) in (str, int) for name in names):
+        raise ValueError("'classes' in the metadata must be a JSON list of names")
+    return tuple(str(name) for name in names)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An entry of a .safetensors header."""
+
+    kind: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+def tensor_entry(path: Path, name: str, entry: object) -> Tensor:
+    damaged = ValueError(f"{path}: tensor {name!r}: its entry in the header is damaged")
+    if type(entry) is not dict or set(entry) != {"dtype", "shape", "data_offsets"}:
+        raise damaged
+    kind, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if type(kind) is not str or type(shape) is not list or type(offsets) is not list:
+        raise damaged
+    if len(offsets) != 2 or len(shape) > MOST_DIMENSIONS:
+        raise damaged
+    if not all(map(is_count, [*shape, *offsets])):
+        raise damaged
+    return Tensor(kind, tuple(shape), *offsets)
+
+
+def check_offsets(path: Path, tensors: Mapping[str, Tensor], size: int) -> None:
+    """Tensors lie one behind another, without gaps, overlaps or anything behind the last."""
+    end = 0
+    for name, tensor in sorted(tensors.items(), key=lambda item: (item[1].begin, item[1].end)):
+        known = np.dtype(SAFETENSORS[tensor.kind]) if tensor.kind in SAFETENSORS else None
+        length = tensor.end - tensor.begin
+        right = known is None or length == math.prod(tensor.shape) * known.itemsize
+        if not right or length < 0 or tensor.begin != end or tensor.end > size:
+            raise ValueError(
+                f"{path}: tensor {name!r} is cut off, or its entry in the header is damaged"
+            )
+        end = tensor.end
+    if end != size:
+        raise ValueError(f"{path} is damaged: {size - end} bytes follow the last tensor")
+
+
+def tensor_of(path: Path, name: str, tensor: Tensor, base: int) -> Array:
+    if tensor.kind not in SAFETENSORS:
+        raise ValueError(f"{path}: tensor {name!r} holds {tensor.kind}, which is not read here")
+    array = array_at(path, np.dtype(SAFETENSORS[tensor.kind]), tensor.shape, base + tensor.begin)
+    return widened(array) if tensor.kind == "BF16" else array
 
 
 def widened(bits: Array) -> Array:

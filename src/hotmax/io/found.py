@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hotmax._boundary import Array
+from hotmax._core.arrays import Array
+from hotmax._core.reading import shown
+
+Labels = Array | list[str]
 
 LABEL_NAMES = ("labels", "label", "y", "target", "targets")
 LAST, NONE = "last", "none"  # words for `labels` that are no names
@@ -26,7 +29,7 @@ class Found:
 
     logits: Array
     what: str  # the logits, as an error calls them
-    labels: Array | None
+    labels: Labels | None
     label_source: str | None
     classes: tuple[str, ...] | None
     place: Callable[[int], str]  # of a row
@@ -38,7 +41,7 @@ def row_place(row: int) -> str:
 
 def listed(names: object) -> str:
     """'a', 'b' and 'c'; of many, the first few."""
-    quoted = [repr(str(name)) for name in names]  # type: ignore[attr-defined]
+    quoted = [shown(str(name)) for name in names]  # type: ignore[attr-defined]
     if len(quoted) > 8:
         return ", ".join(quoted[:8]) + f" and {len(quoted) - 8} more"
     return " and ".join(filter(None, [", ".join(quoted[:-1]), *quoted[-1:]]))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hotmax._boundary import Array
-from hotmax.io.found import Found, Wanted, listed, row_place
-from hotmax.io.tables import columns_of, label_of
+from hotmax._core.arrays import Array
+from hotmax._core.reading import first_line
+from hotmax.io.found import Found, Labels, Wanted, listed, row_place
+from hotmax.io.tables import NUMBERS, TEXT, columns_of, label_of
 
 BATCH = 1 << 21  # entries that are read together
+LONGEST_FOOTER = 1 << 26  # bytes of metadata: 400,000 columns, which pyarrow holds all in memory
 
 
 def read_parquet(path: Path, wanted: Wanted) -> Found:
@@ -20,12 +23,31 @@ def read_parquet(path: Path, wanted: Wanted) -> Found:
         import pyarrow.parquet as pq
     except ImportError:
         raise ImportError('.parquet files need pyarrow: pip install "hotmax[files]"') from None
+    check_footer(path)
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             return tables_of(file, path, wanted)
+    except MemoryError:  # Arrow's own is one of its exceptions too
+        raise
     except pa.ArrowException as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise ValueError(f"{path} is not a Parquet file, or is damaged: {reason}") from None
+
+
+def check_footer(path: Path) -> None:
+    """Compare the length of the metadata, at the end of the file, with what may be there."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 8, 0))
+        end = file.read(8)
+    if size < 12 or end[4:] != b"PAR1":
+        raise ValueError(f"{path} is not a Parquet file, or is damaged: it does not end as one")
+    length = int.from_bytes(end[:4], "little")
+    if length > min(size - 12, LONGEST_FOOTER):
+        raise ValueError(
+            f"{path} is not a Parquet file, or is damaged: its metadata has {length} bytes, in a "
+            f"file of {size}; {LONGEST_FOOTER} are read at most"
+        )
 
 
 def is_list(kind: Any) -> bool:
@@ -49,23 +71,37 @@ def is_text(kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
+def content_of(kind: Any) -> str:
+    """What a column holds, in one word or by the name of its type."""
+    if is_numeric(kind):
+        return NUMBERS
+    return TEXT if is_text(kind) else str(kind)[:80]
+
+
 def tables_of(file: Any, path: Path, wanted: Wanted) -> Found:
     schema = file.schema_arrow
     names, kinds = list(schema.names), list(schema.types)
     rows = file.metadata.num_rows
     if rows == 0:
         raise ValueError(f"{path} has no rows")
+    groups = sum(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))
+    if rows != groups:
+        raise ValueError(f"{path} is damaged: {rows} rows are declared, and {groups} in its parts")
     lists = [name for name, kind in zip(names, kinds, strict=True) if is_list(kind)]
     chosen = list_column(lists, path, wanted)
-    texts = [not is_numeric(kind) for kind in kinds]
+    holds = [content_of(kind) for kind in kinds]
     if chosen is not None:
-        label = label_of(names, [*texts[:-1], is_text(kinds[-1])], path, wanted)
+        label = label_of(names, holds, path, wanted)
         columns, classes = [chosen], None
     else:
-        found = columns_of(names, texts, path, wanted)
+        found = columns_of(names, holds, path, wanted)
         label, classes = found.label, found.classes
         columns = [names[i] for i in found.logits]
     label_name = None if label is None else names[label]
+    if label is not None and holds[label] not in (NUMBERS, TEXT, "bool"):
+        raise ValueError(
+            f"{path}: column {label_name!r} holds {holds[label]}, and labels are integers or text"
+        )
     logits, labels = fill(file, path, rows, columns, chosen is not None, label_name)
     what = f"column {chosen!r}" if chosen else "the table"
     source = None if label_name is None else f"column {label_name!r}"
@@ -89,9 +125,9 @@ def list_column(lists: list[str], path: Path, wanted: Wanted) -> str | None:
 
 def fill(
     file: Any, path: Path, rows: int, columns: list[str], as_list: bool, label: str | None
-) -> tuple[Array, Array | None]:
+) -> tuple[Array, Labels | None]:
     logits: Array | None = None
-    labels: list[Array] = []
+    labels: list[Labels] = []
     start = 0
     names = [*columns, *([label] if label else [])]
     for batch in file.iter_batches(batch_size=batch_rows(file, columns, as_list), columns=names):
@@ -104,12 +140,19 @@ def fill(
             logits = np.empty((rows, part.shape[1]), part.dtype)
         if part.shape[1] != logits.shape[1]:
             raise ragged(path, columns[0], start, part.shape[1], logits.shape[1])
+        if start + len(part) > rows:
+            break
         logits[start : start + len(part)] = part
         if label:
             labels.append(label_cells(batch.column(label), start, label, path))
         start += len(part)
-    assert logits is not None
-    return logits, np.concatenate(labels) if label else None
+    if logits is None or start != rows:
+        raise ValueError(f"{path} is damaged: it has not the {rows} rows that it declares")
+    if not labels:
+        return logits, None
+    if isinstance(labels[0], list):
+        return logits, [name for part in labels for name in part]
+    return logits, np.concatenate(labels)
 
 
 def batch_rows(file: Any, columns: list[str], as_list: bool) -> int:
@@ -155,10 +198,11 @@ def numbers_of(column: Any, start: int, name: str, path: Path) -> Array:
     return numbers
 
 
-def label_cells(column: Any, start: int, name: str, path: Path) -> Array:
+def label_cells(column: Any, start: int, name: str, path: Path) -> Labels:
     check_nulls(column, start, name, path)
     if is_text(column.type):
-        return np.array(column.to_pylist(), str)
+        names: list[str] = column.to_pylist()
+        return names
     cells: Array = column.to_numpy(zero_copy_only=False)
     return cells
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from hotmax import _threads
-from hotmax._boundary import ACCEPTED, FLOATS, Array
+from hotmax._core import threads
+from hotmax._core.arrays import ACCEPTED, FLOATS, Array
+from hotmax._core.reading import reading
 from hotmax.calibration.examples import INPUTS, check_probabilities, refuse_probabilities
 from hotmax.io.arrays import read_npy, read_npz, read_safetensors
 from hotmax.io.found import NONE, Found, Wanted
@@ -83,7 +84,28 @@ def read(
 
     Raises:
         ValueError: What is wrong with the file, and where: a missing array, ragged rows, nan, a
-            label that is no class, probabilities where logits are expected.
+            label that is no class, probabilities where logits are expected; a file that is damaged
+            or exceeds a limit. The message is one line that begins with the file's name.
+        OSError: If the file is not there or may not be read.
+        MemoryError: If memory runs out. This says nothing against the file.
+
+    Files may come from anywhere: nothing in them is run, and what a header declares is compared
+    with the file's size and with these limits before it is read.
+
+    | limit | of | reason |
+    |---|---|---|
+    | 10,000 bytes | the header of an .npy array | NumPy's own |
+    | 16 MiB | the directory of an .npz | 200,000 arrays |
+    | 1032 times its bytes | a compressed array of an .npz | deflate can do no better |
+    | 8 MiB | the header of a .safetensors | parsed, it takes 25 times that |
+    | 64 MiB | the metadata of a .parquet | 400,000 columns |
+    | 16 MiB | a line of a .csv | 800,000 classes |
+    | 64 MiB | a text file of labels or names | 16 million labels |
+    | 100,000 blank lines more than rows | any text | each takes as long as a row |
+
+    Arrays follow their headers without gaps, overlaps or bytes left over; names are unique; the
+    checksums of .npz and, where they were written, of .parquet are verified, but not those of
+    arrays that are mapped.
 
     Example:
         >>> import tempfile, pathlib, hotmax as hm
@@ -103,23 +125,29 @@ def read(
         known = ", ".join(READERS)
         more = "; pickles are never read, so save the arrays with np.savez" * (kind in PICKLES)
         raise ValueError(f"{file}: the name must end in one of {known}, got {kind!r}{more}")
+    if classes is not None and (isinstance(classes, str) or not hasattr(classes, "__iter__")):
+        raise TypeError(f"classes must be a sequence of names, got {classes!r}")
+    threads.get_threads()  # a bad HOTMAX_NUM_THREADS is no fault of the file
     other = label_file(labels)
     named = NONE if other is not None else (None if labels is None else str(os.fspath(labels)))
-    found = opened(file, Wanted(logits, named, input == "probabilities"))
-    x = checked_logits(found, file)
-    names = class_names(classes, found, x.shape[1], file)
+    with reading(file):
+        found = opened(file, Wanted(logits, named, input == "probabilities"))
+        x = checked_logits(found, file)
+        names = class_names(classes, found, x.shape[1], file)
     raw, source, place, where = found.labels, found.label_source, found.place, file
-    if other is not None:
-        raw, place = read_label_file(other)
-        source, where = str(other), other
-    if raw is not None:
-        raw = as_labels(raw, len(x), x.shape[1], names, place, where)
-    check_nan(x, found, file)
-    if input == "probabilities":
-        x = logarithms(x, file)
-    else:
-        expect_logits(x, file)
-    return Predictions(x, raw, names, str(file), source)
+    with reading(other or file):
+        if other is not None:
+            raw, place = read_label_file(other)
+            source, where = str(other), other
+        rows, count = x.shape
+        numbers = None if raw is None else as_labels(raw, rows, count, names, place, where)
+    with reading(file):
+        check_nan(x, found, file)
+        if input == "probabilities":
+            x = logarithms(x, file)
+        else:
+            expect_logits(x, file)
+    return Predictions(x, numbers, names, str(file), source)
 
 
 def existing(path: str | os.PathLike[str]) -> Path:
@@ -131,11 +159,13 @@ def existing(path: str | os.PathLike[str]) -> Path:
         raise IsADirectoryError(f"{file} is a directory, not a file")
     if not file.exists():
         raise FileNotFoundError(f"there is no file {file}")
+    if not file.is_file():
+        raise ValueError(f"{file} is a device or a pipe, not a file that can be read")
     try:
         file.open("rb").close()
     except PermissionError:
         raise PermissionError(f"{file} may not be read: permission denied") from None
-    if file.is_file() and file.stat().st_size == 0:
+    if file.stat().st_size == 0:
         raise ValueError(f"{file} is empty")
     return file
 
@@ -175,15 +205,19 @@ def class_names(
 ) -> tuple[str, ...] | None:
     if given is None and found.classes is None:
         return None
-    if isinstance(given, str):
-        raise TypeError(f"classes must be a sequence of names, got {given!r}")
     names = found.classes if given is None else tuple(str(name) for name in given)
     assert names is not None
     if len(names) != count:
         raise ValueError(f"{file}: {len(names)} names of classes for {count} classes")
-    if len(set(names)) != count:
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise ValueError(f"{file}: two classes have the name {twice!r}")
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"{file}: two classes have the name {name!r}")
+        try:
+            name.encode()
+        except UnicodeEncodeError:  # half of a surrogate pair, which could not be printed
+            raise ValueError(f"{file}: the name {name!r} of a class is not text") from None
+        seen.add(name)
     return names
 
 
@@ -202,7 +236,7 @@ def check_nan(x: Array, found: Found, file: Path) -> None:
         if np.isnan(part.min()):  # which is nan if anything is
             wrong.append(start + int(np.argmax(np.isnan(part).any(axis=1))))
 
-    _threads.for_ranges(look, len(x), step_of(x))
+    threads.for_ranges(look, len(x), step_of(x))
     if wrong:
         raise ValueError(f"{file}: {found.what} holds nan at {found.place(min(wrong))}")
 
@@ -230,5 +264,5 @@ def logarithms(x: Array, file: Path) -> Array:
         with np.errstate(divide="ignore"):
             np.log(x[start:stop], out=logs[start:stop], casting="same_kind")
 
-    _threads.for_ranges(work, len(x), step)
+    threads.for_ranges(work, len(x), step)
     return logs

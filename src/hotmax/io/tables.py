@@ -17,10 +17,16 @@ from pathlib import Path
 
 import numpy as np
 
-from hotmax._boundary import Array
-from hotmax.io.found import LABEL_NAMES, LAST, NONE, Found, Wanted, listed
+from hotmax._core.arrays import Array
+from hotmax._core.reading import CHUNK, shown
+from hotmax.io.found import LABEL_NAMES, LAST, NONE, Found, Labels, Wanted, listed
+from hotmax.io.labels import BLANK_LINES
 
 SEPARATORS = ",\t;"
+LONGEST_LINE = 1 << 24  # bytes: 800,000 classes of 20 digits; a line is in memory as a whole
+
+
+NUMBERS, TEXT = "numbers", "text"  # what columns hold; others by the names of their types
 
 
 def is_number(text: str) -> bool:
@@ -41,8 +47,8 @@ class Columns:
     label_source: str | None
 
 
-def columns_of(names: Sequence[str], texts: Sequence[bool], path: Path, wanted: Wanted) -> Columns:
-    """The columns of a table with names; `texts`: which of them hold text."""
+def columns_of(names: Sequence[str], holds: Sequence[str], path: Path, wanted: Wanted) -> Columns:
+    """The columns of a table with names; `holds`: what is in each of them, NUMBERS or not."""
     seen: set[str] = set()
     for place, name in enumerate(names):
         if name in seen:
@@ -50,7 +56,7 @@ def columns_of(names: Sequence[str], texts: Sequence[bool], path: Path, wanted: 
         if not name and wanted.logits is None:
             raise ValueError(f"{path}: column {place + 1} has no name: an index, perhaps; drop it")
         seen.add(name)
-    label = label_of(names, texts, path, wanted)
+    label = label_of(names, holds, path, wanted)
     prefix = wanted.logits or ""
     logits = [i for i, name in enumerate(names) if i != label and name.startswith(prefix)]
     if not logits:
@@ -58,17 +64,17 @@ def columns_of(names: Sequence[str], texts: Sequence[bool], path: Path, wanted: 
             raise ValueError(f"{path} has no columns {prefix!r}..., only {listed(names)}")
         raise ValueError(f"{path} has no column of logits, only {listed(names)}")
     for i in logits:
-        if texts[i]:
+        if holds[i] != NUMBERS:
             raise ValueError(
-                f"{path}: column {names[i]!r} holds text, and is not the label: drop it, or say "
-                'what the columns of logits begin with by logits="..." (--logits)'
+                f"{path}: column {names[i]!r} holds {holds[i]}, and is not the label: drop it, or "
+                'say what the columns of logits begin with by logits="..." (--logits)'
             )
     classes = tuple(names[i].removeprefix(prefix) or names[i] for i in logits)
     source = None if label is None else f"column {names[label]!r}"
     return Columns(logits, classes, label, source)
 
 
-def label_of(names: Sequence[str], texts: Sequence[bool], path: Path, wanted: Wanted) -> int | None:
+def label_of(names: Sequence[str], holds: Sequence[str], path: Path, wanted: Wanted) -> int | None:
     if wanted.labels is not None:
         if wanted.labels in names:
             return names.index(wanted.labels)
@@ -80,7 +86,7 @@ def label_of(names: Sequence[str], texts: Sequence[bool], path: Path, wanted: Wa
     for i, name in enumerate(names):
         if name.lower() in LABEL_NAMES:
             return i
-    return len(names) - 1 if texts[-1] else None
+    return len(names) - 1 if holds[-1] == TEXT else None
 
 
 # --- .csv -------------------------------------------------------------------------------------
@@ -99,10 +105,16 @@ class Text:
         """(line number, cells) of each row that is not empty, header and all."""
         with self.path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file, delimiter=self.separator)
+            rows = blank = 0
             try:
                 for cells in reader:
                     if any(cell.strip() for cell in cells):
+                        rows += 1
                         yield reader.line_num, [cell.strip() for cell in cells]
+                        continue
+                    blank += 1
+                    if blank > rows + BLANK_LINES:
+                        raise ValueError(f"{self.path}: {blank} of the first lines are blank")
             except csv.Error as error:
                 raise ValueError(f"{self.path}: line {reader.line_num}: {error}") from None
             except UnicodeDecodeError as error:
@@ -148,7 +160,7 @@ class Text:
         """
         width, separator = len(self.first), self.separator.encode()
         with self.path.open("rb") as file:
-            count = sum(part.count(separator) for part in iter(lambda: file.read(1 << 20), b""))
+            count = sum(part.count(separator) for part in iter(lambda: file.read(CHUNK), b""))
         if count != (rows + (self.header is not None)) * (width - 1):
             for line, cells in self.data():
                 if len(cells) != width:
@@ -168,13 +180,28 @@ class Text:
             for i in logits:
                 if not is_number(cells[i]):
                     name = repr(self.header[i]) if self.header else str(i + 1)
-                    what = f"{cells[i]!r} is not a number" if cells[i] else "nothing is there"
+                    what = f"{shown(cells[i])} is not a number" if cells[i] else "nothing is there"
                     return ValueError(f"{self.path}: line {line}, column {name}: {what}")
         return ValueError(f"{self.path}: {str(error).splitlines()[0]}")
 
 
+def check_lines(path: Path) -> None:
+    """Refuse a line so long that its cells would fill the memory, before it is read."""
+    length = 0
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size <= LONGEST_LINE:
+            return
+        for part in iter(lambda: file.read(CHUNK), b""):
+            end = part.rfind(b"\n")
+            end = part.rfind(b"\r") if end < 0 else end
+            length = len(part) - 1 - end if end >= 0 else length + len(part)
+            if length > LONGEST_LINE:
+                raise ValueError(f"{path}: a line is longer than {LONGEST_LINE} bytes")
+
+
 def open_text(path: Path) -> Text:
     """The first row is a header if it has text before its last cell, or a label's name in it."""
+    check_lines(path)
     start = Text(path, "\t" if path.suffix.lower() == ".tsv" else ",", None, [])
     first = next((cells for _, cells in start.rows()), None)
     if first is None:
@@ -197,15 +224,15 @@ def open_text(path: Path) -> Text:
 def read_csv(path: Path, wanted: Wanted) -> Found:
     text = open_text(path)
     width = len(text.first)
-    texts = [not is_number(cell) for cell in text.first]
+    holds = [NUMBERS if is_number(cell) else TEXT for cell in text.first]
     if text.header is not None:
         if len(text.header) != width:
             raise ValueError(
                 f"{path}: the header has {len(text.header)} columns, and the first row {width}"
             )
-        columns = columns_of(text.header, texts, path, wanted)
+        columns = columns_of(text.header, holds, path, wanted)
     else:
-        columns = unnamed(text, texts, wanted)
+        columns = unnamed(text, holds, wanted)
     logits, labels = load(text, columns)
     source = columns.label_source
     guess = text.header is None and labels is None and wanted.labels is None
@@ -215,8 +242,8 @@ def read_csv(path: Path, wanted: Wanted) -> Found:
     return Found(logits, "the table", labels, source, columns.classes, text.place)
 
 
-def unnamed(text: Text, texts: Sequence[bool], wanted: Wanted) -> Columns:
-    width = len(texts)
+def unnamed(text: Text, holds: Sequence[str], wanted: Wanted) -> Columns:
+    width = len(holds)
     if wanted.logits is not None:
         raise ValueError(f"{text.path} has no header: its columns cannot be chosen by name")
     if wanted.labels not in (None, LAST, NONE):
@@ -224,15 +251,18 @@ def unnamed(text: Text, texts: Sequence[bool], wanted: Wanted) -> Columns:
             f"{text.path} has no header, so no column {wanted.labels!r} for the labels: "
             '"last" and "none" are understood'
         )
-    last = wanted.labels == LAST or (wanted.labels is None and texts[-1])
+    last = wanted.labels == LAST or (wanted.labels is None and holds[-1] == TEXT)
     if last and width == 1:
         raise ValueError(f"{text.path} has only one column, and it is the label")
     logits = list(range(width - 1 if last else width))
     return Columns(logits, None, width - 1 if last else None, "the last column" if last else None)
 
 
-def load(text: Text, columns: Columns) -> tuple[Array, Array | None]:
-    """Logits and labels: in one go where both are numbers."""
+def load(text: Text, columns: Columns) -> tuple[Array, Labels | None]:
+    """Logits and labels: in one go where both are numbers.
+
+    Text comes as objects: an array of text is as wide everywhere as its longest entry.
+    """
     try:
         if columns.label is None:
             return text.load(columns.logits, float), None
@@ -240,7 +270,7 @@ def load(text: Text, columns: Columns) -> tuple[Array, Array | None]:
             with contextlib.suppress(ValueError):  # labels that go on as text, or a fault
                 table = text.load([*columns.logits, columns.label], float)
                 return np.ascontiguousarray(table[:, :-1]), table[:, -1].copy()
-        return text.load(columns.logits, float), text.load([columns.label], str)[:, 0]
+        return text.load(columns.logits, float), text.load([columns.label], object)[:, 0].tolist()
     except ValueError as error:
         raise text.complain(columns.logits, error) from None
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
-from hotmax._boundary import Array
-from hotmax._files import whole
+from hotmax._core.arrays import Array, refuse_masked
+from hotmax._core.files import whole
 
 
 def write(
@@ -49,6 +49,8 @@ def write(
     """
     if Path(path).suffix.lower() != ".npz":
         raise ValueError(f"{path}: the name must end in .npz, which is what is written")
+    refuse_masked(labels, "labels")
+    refuse_masked(classes, "classes")
     kind = np.dtype(dtype)
     rows, count = shape
     with whole(path, force=force) as file, zipfile.ZipFile(file, "w") as archive:
@@ -57,6 +59,7 @@ def write(
             npy.write_array_header_1_0(member, header)
             written = 0
             for block in blocks:
+                refuse_masked(block, "blocks")
                 if block.ndim != 2 or block.shape[1] != count:
                     raise ValueError(f"blocks must have {count} classes, got {block.shape}")
                 member.write(np.ascontiguousarray(block, kind).data)

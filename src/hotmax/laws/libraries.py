@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._boundary import Array
+from hotmax._core.arrays import Array
 
 FLOATS = ("float64", "float32")
 HALVES = ("float16", "bfloat16")

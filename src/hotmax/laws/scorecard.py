@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hotmax._pictures import BLUE, MUTED, VERMILION, axes_of, picture
+from hotmax._core.pictures import BLUE, MUTED, VERMILION, axes_of, picture
 from hotmax.laws.search import LawResult
 
 WORDS = {True: "holds", False: "fails", None: "-"}

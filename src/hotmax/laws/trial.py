@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._boundary import Array
+from hotmax._core.arrays import Array
 from hotmax.laws.libraries import numpy_dtype
 from hotmax.laws.subjects import Subject, spelling
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._boundary import Array
+from hotmax._core.arrays import Array
 
 Row = tuple[float, ...]
 

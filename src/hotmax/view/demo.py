@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import hotmax as hm
-from hotmax._boundary import Array
+from hotmax._core.arrays import Array
 
 TRAINED = 200  # digits to learn from; the others are held out
 HIDDEN = 64

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hotmax.view.assessment import Assessment
+from hotmax.calibration.assessment import Assessment
+from hotmax.calibration.shape import Shape
 from hotmax.view.elements import percent
-from hotmax.view.shape import Shape
 
 FEW = 200  # scoring rows below which a report says that they are few
 

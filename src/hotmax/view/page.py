@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 
 import hotmax as hm
-from hotmax.calibration.estimate import REPLICATES
-from hotmax.calibration.reliability import Reliability
-from hotmax.view import plots
-from hotmax.view.assessment import (
+from hotmax import plots
+from hotmax.calibration.assessment import (
     BINS,
     LEAST,
     MOST_CLASSES,
@@ -22,6 +20,10 @@ from hotmax.view.assessment import (
     NONE,
     Assessment,
 )
+from hotmax.calibration.estimate import REPLICATES
+from hotmax.calibration.reliability import Reliability
+from hotmax.calibration.shape import QUANTILES, Shape
+from hotmax.plots import assessment as pictures
 from hotmax.view.elements import (
     Cell,
     escape,
@@ -35,8 +37,6 @@ from hotmax.view.elements import (
     tile,
 )
 from hotmax.view.findings import Findings
-from hotmax.view.plots import assessment as pictures
-from hotmax.view.shape import QUANTILES, Shape
 
 # --- with labels ------------------------------------------------------------------------------
 

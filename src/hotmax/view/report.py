@@ -15,15 +15,16 @@ from typing import Any
 import numpy as np
 
 import hotmax as hm
-from hotmax._files import whole
+from hotmax._core.arrays import refuse_masked
+from hotmax._core.files import whole
+from hotmax.calibration.assessment import Assessment, MethodScore, Progress, assess
 from hotmax.calibration.conformal import unlabelled
 from hotmax.calibration.estimate import Estimate
 from hotmax.calibration.examples import read, read_rows
-from hotmax.view.assessment import Assessment, MethodScore, Progress, assess
+from hotmax.calibration.shape import shape_of
 from hotmax.view.elements import percent
 from hotmax.view.findings import Findings
 from hotmax.view.page import page
-from hotmax.view.shape import shape_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,6 +200,7 @@ def report(
         if examples.rows == 0:
             raise ValueError("logits must have at least one row")
     else:
+        refuse_masked(labels, "labels")
         examples = read(logits, labels, input=input)
         if not examples.labels.size:
             raise TypeError("labels must be integers, one for each row")

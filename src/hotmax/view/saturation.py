@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from hotmax.view import plots
+from hotmax import plots
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from hotmax._pictures import (
+from hotmax._core.pictures import (
     AMBER,
     BLUE,
     FAINT,

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import hotmax as hm
-from hotmax._boundary import Array
+from hotmax._core.arrays import Array
 from hotmax.view.cli.options import COMMON, Common
 from hotmax.view.cli.output import Table, progress, say, say_json
 

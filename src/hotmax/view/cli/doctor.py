@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 import hotmax as hm
-from hotmax import _threads
-from hotmax._kernels import narrow
+from hotmax._core.threads import VARIABLE
+from hotmax._kernels.softmax import float32
 from hotmax.view.cli.bench import processor
 from hotmax.view.cli.options import COMMON, Common
 from hotmax.view.cli.output import Table, progress, say, say_json
@@ -42,6 +42,9 @@ PACKED = {
     "arm64": (r"\bf(?:add|sub|mul|mla|mls)\w*\s+v\d+\.([24])s", "24"),
 }
 BITS = {"x": 128, "y": 256, "z": 512, "2": 64, "4": 128}
+
+
+VECTORS = ("sse2", "avx", "avx2", "fma", "avx512f", "neon", "sve")
 
 
 @dataclass(frozen=True)
@@ -94,12 +97,13 @@ def packages() -> Iterator[Finding]:
 def threads() -> Iterator[Finding]:
     yield Finding("processor", FINE, f"{processor()}, {os.cpu_count()} processors")
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    variable = os.environ.get(_threads.VARIABLE)
-    said = f"{_threads.VARIABLE}={variable}" if variable else f"{_threads.VARIABLE} is not set"
+    variable = os.environ.get(VARIABLE)
+    said = f"{VARIABLE}={variable}" if variable else f"{VARIABLE} is not set"
     try:
         count = hm.get_threads()
     except ValueError as error:
         yield Finding("threads", WRONG, str(error))
+        hm.set_threads(1)  # all functions refuse to run until a number is known
         return
     state = WRONG if allowed is not None and count > allowed else FINE
     more = ", more than processors: slower than need be" if state == WRONG else ""
@@ -113,7 +117,7 @@ def cache() -> Iterator[Finding]:
     if numba.config.DISABLE_JIT:
         yield Finding("kernels", WRONG, "NUMBA_DISABLE_JIT=1: they run as plain Python, slowly")
         return
-    kept = getattr(narrow.top, "_cache", None)
+    kept = getattr(float32.top, "_cache", None)
     path = getattr(kept, "cache_path", None)
     if path is None:
         yield Finding(
@@ -133,17 +137,14 @@ def cache() -> Iterator[Finding]:
 
 
 def vectors() -> Iterator[Finding]:
-    """What the processor has, and what a kernel that is compiled now makes of it."""
+    """The processor that kernels are compiled for, and what one compiled now makes of it."""
     import numba
-    from llvmlite import binding
 
-    features = binding.get_host_cpu_features()
-    has = [
-        name
-        for name in ("sse2", "avx", "avx2", "fma", "avx512f", "neon", "sve")
-        if features.get(name)
-    ]
-    yield Finding("vectors", FINE, f"{binding.get_host_cpu_name()}: {', '.join(has) or 'none'}")
+    name, features = target()
+    has = [each for each in VECTORS if f"+{each}" in features.split(",")]
+    text = f"{name}: {', '.join(has) or 'no features named'}"
+    said = [each for each in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES") if os.environ.get(each)]
+    yield Finding("vectors", FINE, text + (f"; set by {' and '.join(said)}" if said else ""))
     machine = platform.machine().lower()
     if numba.config.DISABLE_JIT or machine not in PACKED:
         return
@@ -156,11 +157,19 @@ def vectors() -> Iterator[Finding]:
     )
 
 
+def target() -> tuple[str, str]:
+    """The processor that Numba compiles for, and its features: "+sse2,-avx,..."."""
+    from numba.core.registry import cpu_target
+
+    _, name, features = cpu_target.target_context.codegen().magic_tuple()
+    return name, features
+
+
 def assembly() -> str:
     """Of exp over a row of float32, compiled afresh: Numba keeps none of what it has cached."""
     from numba import njit
 
-    fresh = njit(nogil=True, error_model="numpy")(narrow.exp_narrow.py_func)
+    fresh = njit(nogil=True, error_model="numpy")(float32.exp_narrow.py_func)
     x = np.zeros(64, np.float32)
     m = np.float32(0.0)
     fresh(x, np.empty_like(x), 0, x.size, 0, (m,) * 3, x)

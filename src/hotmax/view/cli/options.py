@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,6 +10,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 import hotmax as hm
+from hotmax._core.files import check_writable
 from hotmax.io.labels import text_lines
 
 
@@ -61,7 +63,7 @@ Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 def class_names(given: str | None) -> list[str] | None:
     if given is None:
         return None
-    if "," not in given and Path(given).is_file():
+    if "," not in given and os.path.isfile(given):
         return text_lines(Path(given))
     return [name.strip() for name in given.split(",")]
 
@@ -78,9 +80,7 @@ def check_free(path: Path | None, force: bool) -> None:
     """Complain about a result that could not be written, before the work that makes it."""
     if path is None:
         return
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a directory, not a file to write to")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no directory {path.parent} to write {path.name} to")
-    if path.exists() and not force:
-        raise FileExistsError(f"{path} exists already: --force overwrites it")
+    try:
+        check_writable(path, force=force)
+    except FileExistsError:
+        raise FileExistsError(f"{path} exists already: --force overwrites it") from None

@@ -6,6 +6,7 @@ import textwrap
 import warnings
 import webbrowser
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +16,9 @@ from cyclopts import Parameter
 from rich.text import Text
 
 import hotmax as hm
-from hotmax._boundary import Array
+from hotmax._core.arrays import Array
+from hotmax._kernels.calibration import rows as kernels
+from hotmax.calibration.examples import WRONG
 from hotmax.calibration.families import FAMILIES
 from hotmax.view.cli.options import COMMON, READING, Common, Flag, Reading, check_free
 from hotmax.view.cli.output import Progress, Table, progress, say, say_json
@@ -25,6 +28,37 @@ SELECT = "select"
 SAME = 0.01  # of confidence and accuracy: closer than this is called calibrated
 
 File = Annotated[Path, Parameter(name="FILE")]
+
+
+@contextmanager
+def naming_the_file(found: Any) -> Iterator[None]:
+    """Have errors name the file, and the row as the file counts it.
+
+    Calibration counts the rows that it is given, which are those of a split or of a block.
+    """
+    try:
+        yield
+    except ValueError as error:
+        source = getattr(found, "source", "the demo")
+        fault = next((kind for kind, text in WRONG.items() if text in str(error)), None)
+        fault = kernels.IS_EMPTY if fault is None else fault  # whose softmax is nan
+        row = row_with(fault, found.logits, found.labels)
+        what = str(error) if row is None else f"row {row} {WRONG[fault]}"
+        raise ValueError(f"{source}: {what}") from error
+
+
+def row_with(fault: int, logits: Array, labels: Array | None) -> int | None:
+    """The first row of the file with a fault that no softmax, or no likelihood, exists for."""
+    step = max(BLOCK // logits.shape[1], 1)
+    for start in range(0, len(logits), step):
+        part = logits[start : start + step]
+        top = part.max(1)
+        wrong = top == (np.inf if fault == kernels.HAS_INF else -np.inf)
+        if fault == kernels.LABEL_IS_ABSENT and labels is not None:
+            wrong = part[np.arange(len(part)), labels[start : start + step]] == -np.inf
+        if wrong.any():
+            return start + int(np.argmax(wrong))
+    return None
 
 
 def report(
@@ -71,9 +105,10 @@ def report(
         else:
             found = reading.read(file)
             title, story = title or file.name, []
-        result = hm.report(
-            found.logits, found.labels, found.classes, title=title, seed=seed, progress=update
-        )
+        with naming_the_file(found):
+            result = hm.report(
+                found.logits, found.labels, found.classes, title=title, seed=seed, progress=update
+            )
         result.save(out, force=force)
     if common.json:
         print(result.to_json())
@@ -169,8 +204,9 @@ def calibrate(
             raise ValueError(f"{file} has no labels, which calibration needs: --labels names them")
         parts = split(len(found.logits), holdout, seed)
         update("fitting", 0.0)
-        calibrator, selection = fitted(found, method, parts)
-        before, after = measured(found, calibrator, parts, update)
+        with naming_the_file(found):
+            calibrator, selection = fitted(found, method, parts)
+            before, after = measured(found, calibrator, parts, update)
         if out is not None:
             save(calibrator, out, force)
     fit = getattr(calibrator, "fit_", None)
@@ -293,7 +329,7 @@ def compared(before: Any, after: Any) -> Table:
 
 def save(calibrator: Any, out: Path, force: bool) -> None:
     check_free(out, force)  # again: it may have come meanwhile
-    calibrator.save(out)
+    calibrator.save(out, force=force)
 
 
 # --- apply ------------------------------------------------------------------------------------
@@ -341,7 +377,9 @@ def apply(
         def blocks() -> Iterator[Array]:
             for start, stop in blocks_of(found.logits, update, "applying"):
                 x = found.logits[start:stop]
-                yield fitted.predict_proba(hm.softmax(x) if fitted.input != "logits" else x)
+                with naming_the_file(found):
+                    p = fitted.predict_proba(hm.softmax(x) if fitted.input != "logits" else x)
+                yield p
 
         wide = found.logits.dtype.kind != "f" or found.logits.dtype.itemsize > 4
         kind = np.dtype(np.float64 if wide else np.float32)

@@ -12,8 +12,8 @@ import numpy as np
 from cyclopts import Parameter
 
 import hotmax as hm
-from hotmax._boundary import Array
-from hotmax._files import whole
+from hotmax._core.arrays import Array
+from hotmax._core.files import whole
 from hotmax.view.cli.options import (
     COMMON,
     READING,
@@ -150,7 +150,7 @@ def sweep(
         p = hm.softmax(rows, temperature=heat[:, None])
         entropy = hm.entropy(rows, temperature=heat[:, None])
     if plot is not None:
-        from hotmax.view import plots
+        from hotmax import plots
 
         given = None if temperatures == SWEEP else np.sort(heat)
         swept = plots.sweep(x, given, classes=found.classes)

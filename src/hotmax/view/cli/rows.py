@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from hotmax._boundary import Array
-from hotmax.io.labels import text_lines
+from hotmax._core.arrays import Array
+from hotmax._core.reading import shown
+from hotmax.io.labels import LONGEST_TEXT, text_lines
 from hotmax.io.predictions import READERS, existing
 from hotmax.view.cli import STDIN
 from hotmax.view.cli.options import Reading, class_names
@@ -57,9 +58,12 @@ def gathered(tokens: Sequence[str], reading: Reading) -> Rows:
         if sys.stdin is None or sys.stdin.isatty():
             raise ValueError("logits must be given: numbers, a FILE, or rows on the standard input")
         try:
-            lines = [line.strip() for line in sys.stdin.read().splitlines()]
+            text = sys.stdin.read(LONGEST_TEXT + 1)
         except UnicodeDecodeError:
             raise ValueError("the standard input is not text") from None
+        if len(text) > LONGEST_TEXT:
+            raise ValueError(f"the standard input has more than {LONGEST_TEXT} characters")
+        lines = [line.strip() for line in text.splitlines()]
         return Rows(from_lines(lines, "the standard input"), names)
     if len(tokens) == 1 and not is_number(tokens[0]):
         path = Path(tokens[0])
@@ -88,7 +92,7 @@ def from_lines(lines: Sequence[str], source: str) -> list[Array]:
         cells = line.partition("#")[0].replace(",", " ").split()
         for cell in cells:
             if not is_number(cell):
-                raise ValueError(f"{source}: line {number}: {cell!r} is not a number")
+                raise ValueError(f"{source}: line {number}: {shown(cell)} is not a number")
         if cells:
             rows.append(np.array([float(cell) for cell in cells]))
     if not rows:

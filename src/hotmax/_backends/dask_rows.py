@@ -1,0 +1,358 @@
+"""Losses and derivatives of dask arrays: the NumPy functions, on blocks of whole rows.
+
+Rows that are cut into blocks are put together first. A mean or sum over rows is taken from their
+losses in float64, all of them at once, so it has the bits that NumPy's has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import dask.array as da
+import numpy as np
+
+import hotmax
+from hotmax._backends.dask_softmax import fit
+from hotmax._core.arrays import (
+    ACCEPTED,
+    FLOAT64,
+    FLOATS,
+    Array,
+    as_array,
+    as_mask,
+    as_temperature,
+    normalize_axes,
+    result_type,
+)
+from hotmax._core.checks import (
+    FLOAT64_LOSSES,
+    as_class_numbers,
+    as_gamma,
+    as_integer,
+    as_smoothing,
+    as_weight,
+    check_reduction,
+    check_segments,
+    in_type,
+    label_count,
+    reduce_values,
+)
+
+Arguments = dict[str, Any]
+
+NUMBERS = ("entropy_temperature_derivative",)  # one for each row; so do losses
+TENSORS = {"jacobian": 2, "hessian": 3}  # further dimensions, as long as there are classes
+CHECKS: dict[str, Callable[[object], object]] = {
+    "reduction": check_reduction,
+    "label_smoothing": as_smoothing,
+    "gamma": as_gamma,
+}
+
+
+def run(name: str, arguments: Arguments) -> da.Array:
+    """The function of this name; its first argument is a dask array."""
+    if name == "linear_cross_entropy":
+        return linear_cross_entropy(arguments)
+    call = Call(name, arguments)
+    if "reduction" in arguments or name == "perplexity":
+        return loss(call)
+    if "segment_ids" in arguments:
+        return segments(call)
+    kept = [a for a in range(call.x.ndim) if a not in call.axes]
+    if name in NUMBERS:
+        return call.of_blocks(kept, call.dtype)
+    if name in TENSORS:
+        if math.isnan(call.classes):
+            raise unknown_sizes(call.x_name, call.x)
+        new = range(call.x.ndim, call.x.ndim + TENSORS[name])
+        return call.of_blocks([*kept, *new], call.dtype, dict.fromkeys(new, call.classes))
+    return call.of_blocks(list(range(call.x.ndim)), call.dtype)
+
+
+def unknown_sizes(name: str, array: da.Array) -> ValueError:
+    return ValueError(
+        f"{name} has a shape that is not known yet, {array.shape}: call "
+        f"{name}.compute_chunk_sizes() first"
+    )
+
+
+class Call:
+    """The arguments of a call, checked: arrays in the blocks of x, and options."""
+
+    def __init__(self, name: str, arguments: Arguments) -> None:
+        self.name, self.options = name, dict(arguments)
+        self.x_name = next(iter(arguments))
+        x = self.options.pop(self.x_name)
+        if x.dtype.kind not in "iub" and x.dtype.name not in FLOATS:
+            raise TypeError(f"{self.x_name} must hold {ACCEPTED}, got {x.dtype}")
+        for option, check in CHECKS.items():
+            if option in arguments:
+                check(arguments[option])
+        if "segment_ids" in arguments:
+            as_integer(arguments["axis"], "axis")
+        self.axes, self.dtype = normalize_axes(arguments["axis"], x.ndim), result_type(x.dtype)
+        self.x = whole_rows(x, self.axes, self.x_name)
+        self.classes = math.prod(x.shape[a] for a in self.axes)
+        self.arrays: dict[str, tuple[da.Array, tuple[int, ...]]] = {}
+        self.temperature()
+        if self.options.get("where") is not None:
+            where = self.options.pop("where")
+            mask = where if isinstance(where, da.Array) else da.asarray(as_mask(where))
+            if mask.dtype != np.bool_:
+                raise TypeError(f"where must hold bools, got {mask.dtype}")
+            self.beside("where", mask)
+        for vector in ("tangent", "cotangent"):
+            if vector in self.options:
+                self.beside(vector, self.lazy(vector))
+        for second in ("logits_q", "teacher"):
+            if second in self.options:
+                other = self.lazy(second)
+                if other.ndim != x.ndim or any(
+                    n != m and not math.isnan(n + m)
+                    for n, m in zip(x.shape, other.shape, strict=True)
+                ):
+                    raise ValueError(
+                        f"{self.x_name} and {second} must have one shape, got {x.shape} and "
+                        f"{other.shape}"
+                    )
+                self.beside(second, other)
+
+    def lazy(self, name: str) -> da.Array:
+        return lazy_array(self.options.pop(name), name)
+
+    def temperature(self) -> None:
+        if isinstance(self.options.get("temperature", 1.0), da.Array):
+            heat = self.options.pop("temperature")
+            if heat.dtype.kind not in "fiub" and heat.dtype.name != "bfloat16":
+                raise TypeError(f"temperature must hold real numbers, got {heat.dtype}")
+        elif "temperature" in self.options:
+            numbers = as_temperature(self.options.pop("temperature"))
+            if numbers.size == 1 and numbers.ndim <= self.x.ndim:
+                self.options["temperature"] = float(numbers.reshape(()))
+                return
+            heat = da.asarray(numbers)
+        else:
+            return
+        reduced = [1 if a in self.axes else n for a, n in enumerate(self.x.shape)]
+        chunks = [(1,) if a in self.axes else c for a, c in enumerate(self.x.chunks)]
+        heat = fit(heat, tuple(reduced), chunks, "temperature", self.x_name)
+        self.arrays["temperature"] = heat, self.last(heat.ndim)
+
+    def beside(self, name: str, array: da.Array) -> None:
+        """An array that broadcasts to the shape of x."""
+        array = fit(array, self.x.shape, self.x.chunks, name, self.x_name)
+        self.arrays[name] = array, self.last(array.ndim)
+
+    def last(self, ndim: int) -> tuple[int, ...]:
+        return tuple(range(self.x.ndim - ndim, self.x.ndim))
+
+    def of_blocks(
+        self,
+        indices: list[int],
+        dtype: Any,
+        new_axes: dict[int, int] | None = None,
+        function: Callable[..., Any] | None = None,
+        adjust_chunks: Any = None,
+    ) -> da.Array:
+        """The function of each block; `indices` are the axes of the result, numbered as x's."""
+        pairs: list[Any] = [self.x, tuple(range(self.x.ndim))]
+        for array, its in self.arrays.values():
+            pairs += [array, its]
+        return da.blockwise(
+            function or block,
+            tuple(indices),
+            *pairs,
+            new_axes=new_axes or {},
+            adjust_chunks=adjust_chunks,
+            align_arrays=False,
+            concatenate=True,
+            dtype=dtype,
+            meta=np.empty((0,) * len(indices), dtype),
+            function_name=self.name,
+            names=[self.x_name, *self.arrays],
+            options=self.options,
+        )
+
+
+def lazy_array(array: Any, name: str) -> Any:
+    if array is None or isinstance(array, da.Array):
+        return array
+    return da.asarray(as_array(array, name))
+
+
+def whole_rows(x: da.Array, axes: tuple[int, ...], name: str) -> da.Array:
+    """x with all classes of a row in one block; blocks of other axes shrink for it."""
+    if all(len(x.chunks[a]) == 1 for a in axes):
+        return x
+    if any(math.isnan(x.shape[a]) for a in axes):
+        raise unknown_sizes(name, x)
+    others = {a: "auto" for a, n in enumerate(x.shape) if a not in axes and not math.isnan(n)}
+    return x.rechunk({**others, **dict.fromkeys(axes, -1)})
+
+
+def block(*arrays: Array, function_name: str, names: list[str], options: Arguments) -> Any:
+    given = dict(zip(names, arrays, strict=True))
+    return np.asarray(getattr(hotmax, function_name)(**given, **options))
+
+
+def loss_block(*arrays: Array, function_name: str, names: list[str], options: Arguments) -> Array:
+    """The losses of rows in float64, in which they are reduced."""
+    given: Arguments = dict(zip(names, arrays, strict=True))
+    function = getattr(hotmax, function_name)
+    if function_name in FLOAT64_LOSSES:
+        return FLOAT64_LOSSES[function_name](**given, **options)
+    given[names[0]] = given[names[0]].astype(FLOAT64)  # these compute in it, whatever the type
+    return np.asarray(function(**given, **options, reduction="none"))
+
+
+def loss(call: Call) -> da.Array:
+    reduction = call.options.pop("reduction", "mean")
+    shape = tuple(n for a, n in enumerate(call.x.shape) if a not in call.axes)
+    kept = [a for a in range(call.x.ndim) if a not in call.axes]
+    count = None
+    if "weight" in call.options:
+        weight = call.options["weight"]
+        weights = as_weight(None if weight is None else np.asarray(weight), call.classes)
+        call.options["weight"] = weights if weights.size else None
+    else:
+        weights = np.empty(0)
+    if "targets" in call.options:
+        if any(map(math.isnan, call.x.shape)):
+            raise unknown_sizes(call.x_name, call.x)
+        targets = call.options.pop("targets")
+        floats = is_float(targets) and not (targets.size == 0 and targets.shape == shape)
+        if call.name in ("cross_entropy", "perplexity") and floats:
+            if call.options["ignore_index"] is not None:
+                raise ValueError(
+                    "ignore_index needs targets that are class numbers, got probabilities"
+                )
+            lazy = targets if isinstance(targets, da.Array) else da.asarray(targets)
+            if lazy.shape != call.x.shape:
+                raise ValueError(
+                    f"targets of floats are probabilities and must have the shape of the logits, "
+                    f"{call.x.shape}, got {lazy.shape}; class numbers are given as integers"
+                )
+            call.beside("targets", lazy)
+        else:
+            numbers = np.asarray(targets) if isinstance(targets, da.Array) else targets
+            ignore_index = call.options.pop("ignore_index")
+            labels = as_class_numbers(numbers, shape, call.classes, ignore_index)
+            count = label_count(labels, weights)
+            chunks = tuple(call.x.chunks[a] for a in kept)
+            its = da.from_array(labels.reshape(shape), chunks=chunks)
+            call.arrays["targets"] = its, tuple(kept)
+            call.options["ignore_index"] = -1  # what was to be ignored is -1 by now
+    if reduction == "none":
+        call.options["reduction"] = reduction
+        return call.of_blocks(kept, call.dtype)
+    values = call.of_blocks(kept, FLOAT64, function=loss_block)
+    return reduced(values, reduction, count, call.dtype, call.name == "perplexity")
+
+
+def is_float(targets: Any) -> bool:
+    array = targets if isinstance(targets, da.Array) else as_array(targets, "targets")
+    return array.dtype.kind in "fV"
+
+
+def reduced(
+    values: da.Array, reduction: str, count: Any, kind: Any, exponential: bool = False
+) -> da.Array:
+    return da.blockwise(
+        reduce_block,
+        (),
+        values,
+        tuple(range(values.ndim)),
+        concatenate=True,
+        dtype=kind,
+        meta=np.empty((), kind),
+        reduction=reduction,
+        count=count,
+        kind=kind,
+        exponential=exponential,
+    )
+
+
+def reduce_block(
+    values: Array, *, reduction: str, count: Any, kind: Any, exponential: bool
+) -> Array:
+    flat = np.ascontiguousarray(values, FLOAT64).reshape(-1)
+    count = (float(flat.size), 0.0) if count is None else count
+    value = reduce_values(flat, reduction, count, flat.shape)
+    with np.errstate(all="ignore"):
+        return np.asarray(in_type(np.exp(value) if exponential else value, kind))
+
+
+def segments(call: Call) -> da.Array:
+    if math.isnan(call.classes):
+        raise unknown_sizes(call.x_name, call.x)
+    ids = call.options.pop("segment_ids")
+    ids = as_array(np.asarray(ids) if isinstance(ids, da.Array) else ids, "segment_ids")
+    _, starts = check_segments(ids, call.classes, call.options["num_segments"])
+    count = starts.size - 1
+    call.options |= {"segment_ids": ids, "num_segments": count}
+    axes = list(range(call.x.ndim))
+    if call.name == "segment_softmax":
+        return call.of_blocks(axes, call.dtype)
+    if not axes:  # one entry, whose group has an axis of its own
+        return call.of_blocks([0], call.dtype, {0: count})
+    return call.of_blocks(axes, call.dtype, adjust_chunks={call.axes[0]: (count,)})
+
+
+def linear_cross_entropy(arguments: Arguments) -> da.Array:
+    options = dict(arguments)
+    hidden, targets, reduction = (options.pop(n) for n in ("hidden", "targets", "reduction"))
+    weight, bias = (lazy_array(options.pop(n), n) for n in ("weight", "bias"))
+    for name, array in (("hidden", hidden), ("weight", weight), ("bias", bias)):
+        if array is not None and any(map(math.isnan, array.shape)):
+            raise unknown_sizes(name, array)
+    as_types = [
+        None if a is None else np.broadcast_to(np.zeros((), a.dtype), a.shape)
+        for a in (weight, bias)
+    ]
+    nothing = np.zeros((0, *hidden.shape[-1:]), hidden.dtype)
+    hotmax.linear_cross_entropy(  # with no rows: what is wrong with the other arguments?
+        nothing if hidden.ndim else hidden.compute(),
+        as_types[0],
+        np.zeros(0, np.int64),
+        as_types[1],
+        reduction=reduction,
+        **options,
+    )
+    shape, classes = hidden.shape[:-1], weight.shape[0]
+    numbers = np.asarray(targets) if isinstance(targets, da.Array) else targets
+    labels = as_class_numbers(numbers, shape, classes, options.pop("ignore_index"))
+    kind = result_type(hidden.dtype)
+    last = hidden.ndim - 1
+    hidden = whole_rows(hidden, (last,), "hidden")
+    its = da.from_array(labels.reshape(shape), chunks=hidden.chunks[:-1])
+    pairs: list[Any] = [hidden, tuple(range(last + 1)), its, tuple(range(last))]
+    pairs += [weight.rechunk(-1), (last + 1, last + 2)]
+    names = ["hidden", "targets", "weight"]
+    if bias is not None:
+        pairs += [bias.rechunk(-1), (last + 1,)]
+        names.append("bias")
+    exact = kind if reduction == "none" or kind.itemsize > 2 else np.dtype(np.float32)
+    values = da.blockwise(
+        linear_block,
+        tuple(range(last)),
+        *pairs,
+        align_arrays=False,
+        concatenate=True,
+        dtype=exact,
+        meta=np.empty((0,) * last, exact),
+        names=names,
+        options={**options, "ignore_index": -1, "reduction": "none"},
+        kind=exact,
+    )
+    if reduction == "none":
+        return values
+    return reduced(values, reduction, label_count(labels, np.empty(0)), kind)
+
+
+def linear_block(*arrays: Array, names: list[str], options: Arguments, kind: Any) -> Array:
+    given: Arguments = dict(zip(names, arrays, strict=True))
+    hidden = given["hidden"]
+    given["hidden"] = hidden.astype(kind) if hidden.dtype.kind in "fV" else hidden
+    return np.asarray(hotmax.linear_cross_entropy(**given, **options))

@@ -1,0 +1,349 @@
+"""The softmax family on dask arrays: lazy in, lazy out.
+
+Blocks that hold whole rows go through the kernels one by one. Where the classes are cut into
+blocks, each block gives its maximum and sums, those are merged, and the blocks are finished with
+what came out: no row is ever gathered.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import dask.array as da
+import numpy as np
+
+from hotmax._core.arrays import (
+    ACCEPTED,
+    FLOATS,
+    Array,
+    Axis,
+    Rows,
+    as_mask,
+    as_temperature,
+    compute_type,
+    normalize_axes,
+    result_type,
+)
+from hotmax._core.dispatch import Operation, map_entries, reduce_rows, reduce_weighted
+from hotmax._kernels.softmax.merging import (
+    PARTS,
+    describe_rows,
+    log_softmax_of_parts,
+    logsumexp_of_parts,
+    merge_rows,
+    smoothmax_of_parts,
+    softmax_of_parts,
+)
+from hotmax._kernels.softmax.weighted import weighted_rows
+from hotmax._softmax.operations import LOG_SOFTMAX, OPERATIONS, SOFTMAX
+
+# What finishes rows whose parts were merged: their entries block by block, or one number for each.
+ENTRIES = {"softmax": softmax_of_parts, "log_softmax": log_softmax_of_parts}
+NUMBERS = {"logsumexp": logsumexp_of_parts, "smoothmax": smoothmax_of_parts}
+
+
+def fit(array: da.Array, shape: Any, chunks: Any, name: str, x_name: str = "x") -> da.Array:
+    """`array` in the blocks of an array of this shape; NumPy broadcasts what has length 1."""
+    offset = len(shape) - array.ndim
+    lengths = list(zip(array.shape, shape[max(offset, 0) :], strict=False))
+    unknown = [n != 1 and (math.isnan(n) or math.isnan(m)) for n, m in lengths]
+    if offset < 0 or any(
+        n not in (1, m) and not hidden for (n, m), hidden in zip(lengths, unknown, strict=False)
+    ):
+        raise ValueError(f"{name} must broadcast to {tuple(shape)}, got shape {array.shape}")
+    blocks = {}
+    for axis, (length, hidden) in enumerate(zip(array.shape, unknown, strict=True)):
+        its = chunks[offset + axis]
+        if hidden and len(array.chunks[axis]) != len(its):
+            raise ValueError(
+                f"{name} has shape {array.shape} and {x_name} one that is not known yet, "
+                f"{tuple(shape)}: call {x_name}.compute_chunk_sizes() first"
+            )
+        if length != 1 and not hidden:
+            blocks[axis] = its
+    return array.rechunk(blocks)
+
+
+class Blocks:
+    """x, T and the mask in blocks that fit each other."""
+
+    def __init__(self, x: da.Array, axis: Axis, temperature: Any, where: Any) -> None:
+        if x.dtype.kind not in "iub" and x.dtype.name not in FLOATS:
+            raise TypeError(f"x must hold {ACCEPTED}, got {x.dtype}")
+        self.axes = normalize_axes(axis, x.ndim)
+        self.x, self.dtype = x, result_type(x.dtype)
+        reduced = tuple(1 if a in self.axes else n for a, n in enumerate(x.shape))
+        self.reduced_chunks = tuple(
+            (1,) if a in self.axes else chunk for a, chunk in enumerate(x.chunks)
+        )
+        if not isinstance(temperature, da.Array):
+            temperature = da.asarray(as_temperature(temperature))
+        self.temperature = fit(temperature, reduced, self.reduced_chunks, "temperature")
+        self.where = None
+        if where is not None:
+            mask = where if isinstance(where, da.Array) else da.asarray(as_mask(where))
+            if mask.dtype != np.bool_:
+                raise TypeError(f"where must hold bools, got {mask.dtype}")
+            self.where = fit(mask, x.shape, x.chunks, "where")
+        self.whole = all(len(x.chunks[a]) == 1 for a in self.axes)
+        if not self.whole and any(math.isnan(x.shape[a]) for a in self.axes):
+            raise ValueError(
+                f"x has classes in several blocks of unknown sizes, shape {x.shape}: call "
+                f"x.compute_chunk_sizes() first"
+            )
+
+    def map(
+        self,
+        function: Any,
+        *others: Any,
+        chunks: Any,
+        dtype: Any,
+        new_axis: Any = None,
+        **options: Any,
+    ) -> da.Array:
+        """function(x, T, mask, *others) of each block."""
+        arrays = [self.x, self.temperature, *others]
+        if self.where is not None:
+            options["masked"] = True
+            arrays.insert(2, self.where)
+        ndim = self.x.ndim + (new_axis is not None)
+        return da.map_blocks(
+            function,
+            *arrays,
+            chunks=chunks,
+            dtype=dtype,
+            new_axis=new_axis,
+            meta=np.empty((0,) * ndim, dtype),
+            axes=self.axes,
+            **options,
+        )
+
+
+def run(
+    operation: Operation, x: da.Array, axis: Axis, temperature: Any, where: Any, keepdims: bool
+) -> da.Array:
+    """The operation goes into the graph by name: dask would pickle its kernels, 0.2 s a call."""
+    blocks = Blocks(x, axis, temperature, where)
+    chunks = blocks.reduced_chunks if operation.reduces else x.chunks
+    if blocks.whole:
+        result = blocks.map(
+            whole_block, chunks=chunks, dtype=blocks.dtype, operation_name=operation.name
+        )
+    elif operation.name in NUMBERS:
+        result = da.map_blocks(
+            number_block,
+            blocks.temperature,
+            *merged(blocks),
+            dtype=np.float64,
+            meta=np.empty((0,) * x.ndim),
+            operation_name=operation.name,
+        )
+    elif operation.name in ENTRIES:
+        result = blocks.map(
+            finish_block,
+            *merged(blocks),
+            chunks=chunks,
+            dtype=blocks.dtype,
+            operation_name=operation.name,
+        )
+    else:
+        result = mean_of(operation.name, blocks)
+    result = in_type(result, blocks.dtype)
+    return without(result, blocks.axes) if operation.reduces and not keepdims else result
+
+
+def in_type(array: da.Array, dtype: Any) -> da.Array:
+    """As `array.astype`, which would warn of numbers beyond float16 when it is computed."""
+    if array.dtype == dtype:
+        return array
+    meta = np.empty((0,) * array.ndim, dtype)
+    return da.map_blocks(type_block, array, dtype=dtype, meta=meta, kind=dtype)
+
+
+def type_block(array: Array, *, kind: Any) -> Array:
+    with np.errstate(all="ignore"):
+        return np.asarray(array).astype(kind)
+
+
+def without(array: da.Array, axes: tuple[int, ...]) -> da.Array:
+    """`array` without axes of length 1; the others may be of unknown length."""
+    return array[tuple(0 if a in axes else slice(None) for a in range(array.ndim))]
+
+
+def whole_block(
+    x: Array,
+    temperature: Array,
+    *others: Any,
+    axes: Any,
+    operation_name: str,
+    masked: bool = False,
+) -> Any:
+    operation, where = OPERATIONS[operation_name], others[0] if masked else None
+    if operation.reduces:
+        result = reduce_rows(operation, x, axes, temperature, where, True, None)
+    else:
+        result = map_entries(operation, x, axes, temperature, where, None)
+    return np.asarray(result)
+
+
+def merged(blocks: Blocks) -> list[da.Array]:
+    """The maximum, sums and count of each row: PARTS arrays of length 1 along the classes."""
+    x, ndim = blocks.x, blocks.x.ndim
+    chunks = tuple((1,) * len(c) if a in blocks.axes else c for a, c in enumerate(x.chunks))
+    parts = blocks.map(describe_block, chunks=(*chunks, (PARTS,)), dtype=np.float64, new_axis=ndim)
+    together = parts.rechunk(dict.fromkeys(blocks.axes, -1))
+    one = da.map_blocks(
+        merge_block,
+        together,
+        blocks.temperature[..., None],
+        chunks=(*blocks.reduced_chunks, (PARTS,)),
+        dtype=np.float64,
+        meta=np.empty((0,) * (ndim + 1)),
+        axes=blocks.axes,
+    )
+    return [one[..., i] for i in range(PARTS)]
+
+
+def rows_of(x: Array, temperature: Array, where: Any, axes: Any) -> tuple[Rows, Array, Array]:
+    """A block as contiguous rows with a temperature for each; masked classes are not there."""
+    rows = Rows(x, axes, temperature, where)
+    shape = (rows.count, rows.classes)
+    t = np.broadcast_to(rows.temperature, rows.count).copy()
+    x2 = rows.view(rows.x).reshape(shape).astype(compute_type(rows.x.dtype), order="C")
+    if rows.where is not None:
+        absent = np.where(np.signbit(t), np.inf, -np.inf)[:, None]
+        mask = rows.view(rows.where).reshape(shape)
+        np.copyto(x2, absent, where=~mask, casting="same_kind")
+    return rows, x2, t
+
+
+def describe_block(
+    x: Array, temperature: Array, *others: Any, axes: Any, masked: bool = False
+) -> Array:
+    where = others[0] if masked else None
+    rows, x2, t = rows_of(x, temperature, where, axes)
+    parts = np.empty((rows.count, PARTS))
+    describe_rows(x2, t, parts)
+    if rows.where is None:
+        parts[:, 4] = rows.classes
+    else:
+        parts[:, 4] = rows.view(rows.where).reshape(x2.shape).sum(axis=-1)
+    return parts.reshape(*rows.reduced_shape, PARTS)
+
+
+def merge_block(parts: Array, temperature: Array, *, axes: Any) -> Array:
+    """The parts of each row, along `axes`, as one."""
+    turned = np.moveaxis(parts, axes, range(-1 - len(axes), -1))
+    kept = turned.shape[: parts.ndim - 1 - len(axes)]
+    count = math.prod(parts.shape[a] for a in axes)
+    rows = np.ascontiguousarray(turned.reshape(math.prod(kept), count, PARTS))
+    result = np.empty((len(rows), PARTS))
+    shape = tuple(1 if a in axes else n for a, n in enumerate(parts.shape[:-1]))
+    heat = np.broadcast_to(temperature, (*shape, 1)).astype(np.float64)
+    merge_rows(rows, heat.reshape(-1), result)
+    return result.reshape(*shape, PARTS)
+
+
+def finish_block(
+    x: Array,
+    temperature: Array,
+    *others: Any,
+    axes: Any,
+    operation_name: str,
+    masked: bool = False,
+) -> Array:
+    where = others[0] if masked else None
+    parts = np.stack([np.asarray(part).reshape(-1) for part in others[-PARTS:]], axis=-1)
+    rows, x2, t = rows_of(x, temperature, where, axes)
+    result = np.empty(x2.shape, x2.dtype)
+    ENTRIES[operation_name](x2, result, t, parts)
+    result[parts[:, 4] == 0] = OPERATIONS[operation_name].empty
+    target = np.empty(rows.shape, rows.dtype)
+    with np.errstate(all="ignore"):
+        turned = rows.turn(target)
+        turned[...] = result.reshape(turned.shape)
+    return target
+
+
+def number_block(temperature: Array, *parts: Array, operation_name: str) -> Array:
+    shape, numbers = parts[0].shape, np.empty(parts[0].size)
+    together = np.stack([part.reshape(-1) for part in parts], axis=-1)
+    heat = np.broadcast_to(temperature, shape).astype(np.float64)
+    NUMBERS[operation_name](numbers, heat.reshape(-1), together)
+    return numbers.reshape(shape)
+
+
+def mean_of(name: str, blocks: Blocks) -> da.Array:
+    """entropy or softargmax of rows in parts, as a sum of what each class adds, in float64."""
+    wide, axes = blocks.x.astype(np.float64), blocks.axes
+    p = run(SOFTMAX, wide, axes, blocks.temperature, blocks.where, False)
+    if name == "entropy":
+        log_p = run(LOG_SOFTMAX, wide, axes, blocks.temperature, blocks.where, False)
+        terms = da.where(p == 0, 0.0, -p * da.where(p == 0, 0.0, log_p))
+    else:
+        shape = [n if a in axes else 1 for a, n in enumerate(blocks.x.shape)]
+        terms = p * da.arange(math.prod(shape), dtype=np.float64).reshape(shape)
+    return terms.sum(axis=axes, keepdims=True)
+
+
+def run_weighted(
+    x: da.Array,
+    weights: Any,
+    axis: Axis,
+    temperature: Any,
+    where: Any,
+    return_sign: bool,
+    keepdims: bool,
+) -> Any:
+    """Each block's logarithm and sign, and then theirs."""
+    factor = weights if isinstance(weights, da.Array) else da.asarray(np.asarray(weights))
+    if any(map(math.isnan, (*x.shape, *factor.shape))):
+        factor = fit(factor, x.shape, x.chunks, "weights")
+    else:
+        x, factor = da.broadcast_arrays(x, factor)
+        factor = factor.rechunk(x.chunks)
+    blocks = Blocks(x, axis, temperature, where)
+    ndim = x.ndim
+    chunks = tuple((1,) * len(c) if a in blocks.axes else c for a, c in enumerate(x.chunks))
+    pairs = blocks.map(
+        weighted_block,
+        factor,
+        chunks=(*chunks, (2,)),
+        dtype=blocks.dtype,
+        new_axis=ndim,
+        signed=return_sign,
+    ).rechunk(dict.fromkeys(blocks.axes, -1))
+    both = da.map_blocks(
+        merge_weighted_block,
+        pairs,
+        chunks=(*blocks.reduced_chunks, (2,)),
+        dtype=blocks.dtype,
+        meta=np.empty((0,) * (ndim + 1), blocks.dtype),
+        axes=blocks.axes,
+    )
+    results = [both[..., 0], both[..., 1]]
+    if not keepdims:
+        results = [without(part, blocks.axes) for part in results]
+    return tuple(results) if return_sign else results[0]
+
+
+def weighted_block(
+    x: Array,
+    temperature: Array,
+    *others: Any,
+    axes: Any,
+    signed: bool,
+    masked: bool = False,
+) -> Array:
+    where = others[0] if masked else None
+    if not signed and (others[-1] < 0).any():
+        raise ValueError("weights must not be negative, unless return_sign=True")
+    pair = reduce_weighted(weighted_rows, x, others[-1], axes, temperature, where, True, True, None)
+    return np.stack(pair, axis=-1)
+
+
+def merge_weighted_block(pairs: Array, *, axes: Any) -> Array:
+    logs, signs = pairs[..., 0], pairs[..., 1]
+    pair = reduce_weighted(weighted_rows, logs, signs, axes, 1.0, None, True, True, None)
+    return np.stack(pair, axis=-1)

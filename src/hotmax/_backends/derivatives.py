@@ -1,0 +1,226 @@
+"""The derivatives of softmax and its family, as formulas that every array library can run.
+
+With p = softmax(x / T), z = x / T and every sum over the classes:
+
+    pullback: from g, a derivative by the result, to those by x and T
+    pushforward: from dx and dT to the change of the result
+
+Each function but smoothmax is one of z, so df/dx = df/dz / T and df/dT = -sum(z df/dz) / T; and
+each but those two of logsumexp's kind does not change if x is shifted, so x may be taken from the
+entry that dominates: the maximum, below T = 0 the minimum. At the temperatures 0 and inf
+derivatives are 0. Classes that are not there (-inf, or masked) get 0, and nothing that is held
+against them counts.
+
+Derivatives by z are divided by T last, so that nothing overflows or becomes inf * 0 on the way.
+Where they end: a g beyond a quarter of the largest number may overflow; the terms of log_softmax's
+derivative by T may, each by itself, and so make a nan of what is infinite; by x, a class of nearly
+all the mass has an error of some roundings of the largest g over T. jax takes subnormal numbers,
+also as temperatures, for 0.
+
+The formulas call the functions that they are the derivatives of, `f`, so they can be
+differentiated again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from hotmax._softmax.generic import Layout, bits, number
+
+Array = Any
+Functions = Callable[[str], Array]  # by name, the value of a function at the point in question
+
+
+def sum_of(xp: Any, terms: Array, layout: Layout) -> Array:
+    return xp.sum(terms, axis=layout.axes, keepdims=True) if layout.axes else terms
+
+
+class Reach(NamedTuple):
+    """Temperatures whose inverse is an ordinary number; others are brought nearer by a root."""
+
+    low: float
+    high: float
+    root: float
+
+
+REACH = {32: Reach(2.0**-100, 2.0**100, 2.0**32), 64: Reach(2.0**-900, 2.0**900, 2.0**100)}
+COLD = 2.0**-50  # below it 0.25 (x - top) might lose digits; above, it keeps x - top in range
+
+
+class Point:
+    """x and T, and what all derivatives there share.
+
+    z is (x - top) / T. As 1 / T and z / T may be beyond all numbers where a derivative is not, they
+    are kept in factors: 1 / T is `half * root`, and z / T is `gap * half * half / quarter`.
+    """
+
+    def __init__(
+        self, xp: Any, x: Array, temperature: Any, where: Array | None, layout: Layout, f: Functions
+    ) -> None:
+        self.xp, self.x, self.layout, self.f = xp, x, layout, f
+        zero, one = number(xp, 0.0, x), number(xp, 1.0, x)
+        t = number(xp, temperature, x) if isinstance(temperature, float) else temperature
+        t = xp.astype(t, x.dtype)
+        self.zero, self.one, self.temperature = zero, one, t
+        size, reach = xp.abs(t), REACH[bits(xp, x)]
+        self.root = xp.where(
+            size < reach.low, reach.root * one, xp.where(size > reach.high, one / reach.root, one)
+        )
+        self.quarter = xp.where(size < COLD, one, one / 4)
+        scaled = t * self.root
+        usual = (scaled != 0) & (xp.abs(scaled) < math.inf)
+        self.half = xp.where(usual, one / xp.where(usual, scaled, one), zero)
+        down = (t < 0) | ((t == 0) & (one / xp.where(t == 0, t, one) < 0))
+        sign = xp.where(down, -one, one)
+        present = x != -sign * math.inf
+        self.present = present if where is None else present & where
+        self.finite = self.present & (xp.abs(x) < math.inf)
+        # The entry that dominates (below T = 0 the minimum), as a constant: what is taken from it
+        # does not change with a shift.
+        some = xp.where(self.finite, x, zero)
+        most = xp.max(
+            xp.where(self.finite, sign * x, -one * math.inf),
+            axis=layout.axes or None,
+            keepdims=True,
+        )
+        self.top = sign * xp.where(most > -math.inf, most, zero) if layout.axes else some
+        gap = (some * self.quarter - self.top * self.quarter) * self.root * self.root
+        gap = self.within(gap)
+        self.gap = xp.where(self.finite, gap, zero)
+        # +inf takes all the mass, whatever the others do: there softmax is constant.
+        infinite = self.present & (xp.abs(x) == math.inf)
+        self.slope = xp.where(self.any(infinite), zero, self.half)
+
+    def within(self, values: Array) -> Array:
+        """Infinities as the largest numbers, so that 0 times them is 0."""
+        most = float(self.xp.finfo(self.x.dtype).max)
+        return self.xp.clip(values, -most, most)
+
+    def any(self, marks: Array) -> Array:
+        return sum_of(self.xp, self.xp.where(marks, self.one, self.zero), self.layout) > 0
+
+    def sum(self, terms: Array) -> Array:
+        return sum_of(self.xp, terms, self.layout)
+
+    def only_present(self, values: Array) -> Array:
+        return self.xp.where(self.present, values, self.zero)
+
+    def mean(self, p: Array, values: Array) -> Array:
+        """The mean under p, over classes that have any mass."""
+        counts = self.present & (p != 0)
+        return self.sum(self.xp.where(counts, p * self.xp.where(counts, values, self.zero), 0.0))
+
+    def deviations(self, p: Array, values: Array) -> Array:
+        """values less their mean under p; 0 for classes that have no mass."""
+        counts = self.present & (p != 0)
+        values = self.xp.where(counts, values, self.zero)
+        return self.xp.where(counts, values - self.mean(p, values), self.zero)
+
+    def surprise(self, p: Array) -> Array:
+        """log p + entropy, which is z less its mean: it has more digits that way."""
+        z = self.xp.where(p != 0, self.gap, self.zero) * self.half / (self.root * self.quarter)
+        return self.deviations(p, z)
+
+    def distance(self, p: Array) -> Array:
+        """The index of each class less its mean under p, counted from the class that dominates."""
+        index = self.layout.indices(self.xp, self.x)
+        first = self.xp.where(self.finite & (self.x == self.top), index, -self.one)
+        if self.layout.axes:
+            first = self.xp.max(first, axis=self.layout.axes, keepdims=True)
+        return self.deviations(p, index - first)
+
+
+# --- derivatives by z ----------------------------------------------------------------------------
+
+
+def pull_softmax(at: Point, p: Array, g: Array) -> Array:
+    return p * (at.only_present(g) - at.mean(p, g))
+
+
+def pull_log_softmax(at: Point, p: Array, g: Array) -> Array:
+    g = at.only_present(g)
+    return g - p * at.sum(g)
+
+
+def pull_logsumexp(at: Point, p: Array, g: Array) -> Array:
+    return g * p
+
+
+def pull_entropy(at: Point, p: Array, g: Array) -> Array:
+    return -g * (p * at.surprise(p))
+
+
+def pull_softargmax(at: Point, p: Array, g: Array) -> Array:
+    return g * (p * at.distance(p))
+
+
+PULL = {
+    "softmax": pull_softmax,
+    "log_softmax": pull_log_softmax,
+    "logsumexp": pull_logsumexp,
+    "entropy": pull_entropy,
+    "softargmax": pull_softargmax,
+}
+
+
+def pull(name: str, at: Point, g: Array, by_temperature: bool) -> tuple[Array, Array | None]:
+    """The derivatives by x, and by T if wanted, one for each row."""
+    p = at.f("softmax")
+    if name == "smoothmax":
+        return at.only_present(g * p), g * entropy_of(at) if by_temperature else None
+    by_z = at.only_present(PULL[name](at, p, g))
+    half = at.half if name == "logsumexp" else at.slope
+    by_x = by_z * half * at.root
+    if not by_temperature:
+        return by_x, None
+    change = at.sum(by_z * half * at.gap) / at.quarter
+    if name == "logsumexp":  # the shift shows here
+        change = change + at.sum(by_z) * half * shift(at) / at.quarter
+    return by_x, -change * half
+
+
+def entropy_of(at: Point) -> Array:
+    """The entropy; 0 where no class is there."""
+    return at.xp.where(at.any(at.present), at.f("entropy"), at.zero)
+
+
+def shift(at: Point) -> Array:
+    """What `half * half / quarter` turns into top / T^2."""
+    return at.within(at.top * at.quarter * at.root * at.root)
+
+
+# --- changes along z -----------------------------------------------------------------------------
+
+
+def along(name: str, at: Point, p: Array, v: Array) -> Array:
+    """The change of a function as z moves along v."""
+    if name == "softmax":
+        return p * at.deviations(p, v)
+    if name == "log_softmax":
+        return at.only_present(v - at.mean(p, v))
+    if name == "logsumexp":
+        return at.mean(p, v)
+    if name == "entropy":
+        return -at.mean(p, at.surprise(p) * v)
+    return at.mean(p, at.distance(p) * v)
+
+
+def push(name: str, at: Point, dx: Array, dt: Array | None) -> Array:
+    """The change of a function as x moves by dx and T by dt, or T is fixed."""
+    p = at.f("softmax")
+    dx = at.only_present(dx)
+    if name == "smoothmax":
+        change = at.mean(p, dx)
+        return change if dt is None else change + entropy_of(at) * dt
+    half = at.half if name == "logsumexp" else at.slope
+    change = along(name, at, p, dx) * half * at.root
+    if dt is None:
+        return change
+    # In this order neither the change nor its transpose, a gradient, meets inf * 0.
+    by_t = dt / at.quarter * half
+    moved = along(name, at, p, at.only_present(at.gap * by_t))
+    if name == "logsumexp":  # the shift shows here
+        moved = moved + shift(at) * by_t
+    return change - moved * half

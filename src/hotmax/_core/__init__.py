@@ -1,0 +1,1 @@
+"""What every function shares, each once: arrays, rows, checks, threads, memory, files."""

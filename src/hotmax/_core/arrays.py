@@ -1,0 +1,363 @@
+"""What comes in: array, float type, axes, mask, temperature -> (rows, classes); and back.
+
+Axes, dtypes and shapes are settled here, and what is wrong with an argument is said here, before
+any work.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.exceptions import AxisError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Axis = int | Sequence[int] | None
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+ACCEPTED = "float16, bfloat16, float32, float64, integers and bools"
+
+# What arrays of other libraries have: the protocols of the array API, NumPy, torch and CUDA.
+PROTOCOLS = (
+    "__array_namespace__",
+    "__array_function__",
+    "__torch_function__",
+    "__cuda_array_interface__",
+)
+
+
+# Filled by the backends: tracers of old versions of jax have none of the protocols.
+RECOGNISERS: list[Callable[[object], bool]] = []
+
+# By type, filled as types come along: a look-up is all that a small array has time for.
+_foreign: dict[type, bool] = {np.ndarray: False, float: False, int: False, list: False}
+
+
+def is_foreign(x: object) -> bool:
+    """Is x an array of another library? NumPy might read it, and its kind would be lost."""
+    kind = type(x)
+    try:
+        return _foreign[kind]
+    except KeyError:
+        foreign = not isinstance(x, np.ndarray | np.generic) and (
+            any(hasattr(kind, name) for name in PROTOCOLS)
+            or any(recognises(x) for recognises in RECOGNISERS)
+        )
+        _foreign[kind] = foreign
+        return foreign
+
+
+def as_array(x: object, name: str = "x") -> Array:
+    """x as a NumPy array of a type that is accepted, in any byte order and layout.
+
+    For arguments where a masked entry has no meaning; `split_mask` is for the others.
+    """
+    refuse_masked(x, name)
+    return _values(x, name)
+
+
+def split_mask(x: object, name: str = "x") -> tuple[Array, Array | None]:
+    """(the values of x, bools that tell which are there): None for the bools if all are there.
+
+    This is the one place where the mask of a masked array is read.
+    """
+    if not isinstance(x, np.ma.MaskedArray):
+        return as_array(x, name), None
+    values, mask = _values(x, name), np.ma.getmaskarray(x)
+    return values, ~mask if mask.any() else None
+
+
+def fill_masked(x: object, name: str, fill: float) -> Array:
+    """The values of x, with `fill` at its masked entries."""
+    values, present = split_mask(x, name)
+    if present is None:
+        return values
+    kind = values.dtype if values.dtype.kind in "fV" or math.isfinite(fill) else FLOAT64
+    return np.where(present, values, np.asarray(fill).astype(kind))
+
+
+def refuse_masked(x: object, name: str) -> None:
+    """Raise if x has a masked entry, which NumPy would read through to what lies under it."""
+    if isinstance(x, np.ma.MaskedArray):
+        masked = int(np.count_nonzero(np.ma.getmask(x)))
+        if masked:
+            raise ValueError(
+                f"{name} must have no masked entries here, got {masked}: "
+                f"fill them, as in {name}.filled(0)"
+            )
+    elif type(x) in (list, tuple) and _holds_masked(x):  # type: ignore[arg-type]
+        raise TypeError(
+            f"{name} must not be a {type(x).__name__} with masked arrays in it, whose masks NumPy "
+            f"drops: make it one masked array, as in np.ma.stack({name})"
+        )
+
+
+def _holds_masked(x: Sequence[object]) -> bool:
+    kinds = set(map(type, x))  # far fewer than entries
+    if any(issubclass(kind, np.ma.MaskedArray) for kind in kinds):
+        return True
+    nested = kinds & {list, tuple}
+    return bool(nested) and any(_holds_masked(e) for e in x if type(e) in nested)  # type: ignore[arg-type]
+
+
+def _values(x: object, name: str) -> Array:
+    if is_foreign(x):
+        raise TypeError(
+            f"{name} is a {type(x).__module__}.{type(x).__qualname__}, and is taken here only as a "
+            f"NumPy array or a nested sequence of numbers: convert it, as in np.asarray({name})"
+        )
+    try:
+        array = np.asarray(x)
+    except ValueError:
+        raise ValueError(
+            f"{name} must be an array or a nested sequence of one shape, got a ragged "
+            f"{type(x).__name__}"
+        ) from None
+    if array.dtype in (FLOAT32, FLOAT64) or array.dtype.kind in "iub" or array.dtype.name in FLOATS:
+        return array
+    raise TypeError(f"{name} must hold {ACCEPTED}, got {array.dtype}")
+
+
+def as_mask(where: object) -> Array:
+    """`where` as a NumPy array of bools; what is masked in it is False."""
+    if not isinstance(where, np.ma.MaskedArray):
+        refuse_masked(where, "where")
+    try:
+        mask = np.asarray(where)
+    except ValueError:
+        raise ValueError(
+            f"where must be an array or a nested sequence of one shape, got a ragged "
+            f"{type(where).__name__}"
+        ) from None
+    if mask.dtype != np.bool_:
+        raise TypeError(f"where must hold bools, got {mask.dtype}")
+    if isinstance(where, np.ma.MaskedArray):
+        mask = mask & ~np.ma.getmaskarray(where)
+    return mask
+
+
+class _Unlocked:
+    """What NumPy needs to know of an array's memory, and the array, which keeps it there."""
+
+    def __init__(self, array: Array) -> None:
+        address = array.__array_interface__["data"][0]
+        self.array = array
+        self.__array_interface__ = array.__array_interface__ | {"data": (address, False)}
+
+
+def unlocked(array: Array) -> Array:
+    """A read-only array as if it were not: Numba compiles a kernel for each of the two kinds.
+
+    No kernel writes to what it is given.
+    """
+    if array.flags.writeable or array.dtype not in (FLOAT32, FLOAT64):
+        return array
+    return np.asarray(_Unlocked(array))
+
+
+def compute_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type that kernels compute in: float32 for it and the half precisions, else float64."""
+    if dtype in (FLOAT32, FLOAT64):
+        return dtype
+    return FLOAT32 if dtype.name in ("float16", "bfloat16", "float32") else FLOAT64
+
+
+def result_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """A float type comes back as it went in, in native byte order; integers become float64."""
+    return dtype.newbyteorder("=") if dtype.kind in "fV" else FLOAT64
+
+
+def normalize_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
+    """Axes as sorted non-negative numbers; all of them for None."""
+    if axis is None:
+        return tuple(range(ndim))
+    given = axis if isinstance(axis, tuple | list) else (axis,)
+    axes = set()
+    for one in given:
+        if isinstance(one, bool | np.bool_) or not hasattr(one, "__index__"):
+            raise TypeError(f"axis must be an int, a tuple of ints or None, got {axis!r}")
+        number = operator.index(one)
+        size = max(ndim, 1)  # a single number counts as one class
+        if not -size <= number < size:
+            raise AxisError(
+                f"axis must lie in {-size}..{size - 1} for {ndim} dimensions, got {one}"
+            )
+        axes.add(number % size)
+    if len(axes) != len(given):
+        raise ValueError(f"axis must not name a dimension twice, got {axis!r}")
+    return tuple(sorted(axes)) if ndim else ()
+
+
+def as_temperature(temperature: object, name: str = "temperature") -> Array:
+    """The temperature as a float64 array: real, and nan nowhere."""
+    if is_foreign(temperature):
+        raise TypeError(
+            f"{name} is a {type(temperature).__module__}.{type(temperature).__qualname__} "
+            f"and x is not: make x an array of the same library, or {name} a number"
+        )
+    refuse_masked(temperature, name)
+    try:
+        array = np.asarray(
+            float(temperature) if isinstance(temperature, numbers.Real) else temperature
+        )
+    except ValueError:
+        array = np.asarray("ragged")
+    except OverflowError:
+        raise ValueError(f"{name} must fit a float64; it may be inf") from None
+    if array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16":
+        raise TypeError(
+            f"{name} must be a real number or an array of real numbers, got {temperature!r}"
+        )
+    with np.errstate(all="ignore"):
+        array = array.astype(np.float64)
+    if np.isnan(array).any():
+        raise ValueError(f"{name} must not be nan; it may be 0, inf or negative")
+    return array
+
+
+def is_small_int(number: object) -> bool:
+    """An int that surely fits a float64?"""
+    return type(number) is int and -(1 << 53) <= number <= 1 << 53
+
+
+def common_case(
+    x: object, axis: Axis, temperature: object, where: object
+) -> tuple[Array, Array] | None:
+    """(x as rows, temperature) if the kernels can read x as it lies, without a further look.
+
+    This is the everyday call: a contiguous float array, its last axis, one temperature, no mask.
+    """
+    if (
+        type(x) is not np.ndarray
+        or where is not None
+        or type(axis) is not int
+        or axis != -1
+        or (type(temperature) is not float and not is_small_int(temperature))
+        or temperature != temperature
+        or (x.dtype is not FLOAT32 and x.dtype is not FLOAT64)
+        or x.size == 0
+        or x.ndim == 0
+    ):
+        return None
+    flags = x.flags
+    if not (flags.c_contiguous and flags.aligned):
+        return None
+    return unlocked(x).reshape(-1, x.shape[-1]), np.array([temperature], np.float64)
+
+
+class Rows:
+    """x as (outer, inner, classes), with its mask and one temperature for each row."""
+
+    def __init__(
+        self, x: object, axis: Axis, temperature: object, where: object, name: str = "x"
+    ) -> None:
+        values, present = split_mask(x, name)
+        self.x = unlocked(values)
+        self.shape = self.x.shape
+        self.axes = normalize_axes(axis, self.x.ndim)
+        self.classes = math.prod(self.shape[a] for a in self.axes)
+        self.count = math.prod(self.shape_of_numbers(False))
+        self.dtype = result_type(self.x.dtype)
+        self.reduced_shape = tuple(1 if a in self.axes else n for a, n in enumerate(self.shape))
+        self.temperature = self._per_row(as_temperature(temperature))
+        self.where = None if where is None else self._mask(where)
+        if present is not None:
+            self.where = present if self.where is None else present & self.where
+
+    def _per_row(self, temperature: Array) -> Array:
+        if temperature.size == 1 and temperature.ndim <= self.x.ndim:
+            return unlocked(temperature.reshape(1))
+        try:
+            spread = np.broadcast_to(temperature, self.reduced_shape)
+        except ValueError:
+            raise ValueError(
+                f"temperature must be a number or broadcast to {self.reduced_shape} (the shape of "
+                f"x with 1 along axis), got shape {temperature.shape}"
+            ) from None
+        return unlocked(np.ascontiguousarray(self.view(spread, reduced=True)).reshape(-1))
+
+    def _mask(self, where: object) -> Array:
+        if is_foreign(where):
+            raise TypeError(
+                f"where is a {type(where).__module__}.{type(where).__qualname__}, and x is not: "
+                f"convert it, as in np.asarray(where)"
+            )
+        mask = as_mask(where)
+        try:
+            return np.broadcast_to(mask, self.shape)
+        except ValueError:
+            raise ValueError(
+                f"where must broadcast to the shape of x, {self.shape}, got shape {mask.shape}"
+            ) from None
+
+    def view(self, array: Array, reduced: bool = False) -> Array:
+        """`array` as (outer, inner, classes): no copy of a contiguous array if the axes adjoin."""
+        classes = 1 if reduced else self.classes
+        first, last = (self.axes[0], self.axes[-1]) if self.axes else (0, -1)
+        if last - first + 1 == len(self.axes):
+            shape = array.shape
+            outer = math.prod(shape[:first])
+            inner = math.prod(shape[last + 1 :])
+            return array.reshape(outer, classes, inner).transpose(0, 2, 1)
+        return self.turn(array).reshape(1, self.count, classes)
+
+    def turn(self, array: Array) -> Array:
+        """`array` with its class axes last."""
+        others = [a for a in range(array.ndim) if a not in self.axes]
+        return array.transpose(*others, *self.axes)
+
+    def mask_view(self) -> Array | None:
+        return None if self.where is None else self.view(self.where)
+
+    def shape_of_numbers(self, keepdims: bool) -> tuple[int, ...]:
+        """The shape of one number for each row."""
+        if keepdims:
+            return self.reduced_shape
+        return tuple(n for a, n in enumerate(self.shape) if a not in self.axes)
+
+    def is_direct(self) -> bool:
+        """May the kernels read x as it lies?"""
+        return (
+            self.where is None
+            and self.x.flags.c_contiguous
+            and self.x.flags.aligned
+            and (self.x.dtype == FLOAT32 or self.x.dtype == FLOAT64)
+            and self.axes == tuple(range(self.x.ndim - len(self.axes), self.x.ndim))
+        )
+
+
+def check_size(shape: tuple[int, ...], name: str, number: int) -> None:
+    """Raise if an array of 8-byte numbers of this shape is more than memory can address."""
+    if 8 * math.prod(shape) > sys.maxsize:
+        raise ValueError(
+            f"{name} must be small enough for memory, got {number}: the shape is {shape}"
+        )
+
+
+def check_out(out: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+    if out is None:
+        return None
+    if not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray):
+        raise TypeError(f"out must be a NumPy array without a mask, got {type(out).__name__}")
+    if out.shape != shape or out.dtype != dtype:
+        raise ValueError(
+            f"out must have shape {shape} and dtype {dtype}, got {out.shape} and {out.dtype}"
+        )
+    if not out.flags.writeable:
+        raise ValueError("out must be writeable, got a read-only array")
+    return out
+
+
+def give_back(numbers: Array, shape: tuple[int, ...], dtype: Any, given: Array | None) -> Any:
+    with np.errstate(all="ignore"):
+        result = numbers.astype(dtype, copy=False).reshape(shape)
+    if given is not None:
+        given[...] = result
+        return given
+    return result if result.ndim else result[()]

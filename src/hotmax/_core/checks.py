@@ -1,0 +1,313 @@
+"""What comes in with a loss: labels or probabilities, class weights, smoothing, how to reduce.
+
+As in `_boundary`, what is wrong with an argument is said here, before any work.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hotmax._core.arrays import (
+    FLOAT64,
+    Array,
+    Axis,
+    Rows,
+    as_array,
+    check_size,
+    compute_type,
+    give_back,
+    split_mask,
+)
+from hotmax._core.rows import Batch, for_batches
+from hotmax._kernels.losses.cross_entropy import (
+    count_labels,
+    find_outside,
+    mean_of,
+    settle_labels,
+    sum_parts,
+)
+from hotmax._kernels.losses.targets import check_targets
+from hotmax._kernels.softmax.segments import count_segments, order_segments
+
+REDUCTIONS = ("mean", "sum", "none")
+DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24}  # bits of each type; float64 has 53
+# The losses of rows before they are rounded, of functions that compute float32 rows in float32.
+FLOAT64_LOSSES: dict[str, Callable[..., Array]] = {}
+MOST_SEGMENTS = 2**31  # that an id may ask for by itself
+INTEGERS = range(-(2**63), 2**64)  # of the types that labels come in
+LARGEST_WEIGHT, SMALLEST_WEIGHT = 2.0**500, 2.0**-500  # whose products and sums stay in range
+
+
+def logits_rows(
+    logits: object, axis: Axis, temperature: object, where: object, name: str = "logits"
+) -> Rows:
+    return Rows(logits, axis, temperature, where, name)
+
+
+def as_labels(targets: object, rows: Rows, ignore_index: object = None) -> Array:
+    """Class numbers, one for each row, in one line; -1 where they are ignored or masked."""
+    return as_class_numbers(targets, rows.shape_of_numbers(False), rows.classes, ignore_index)
+
+
+def as_class_numbers(
+    targets: object, shape: tuple[int, ...], classes: int, ignore_index: object
+) -> Array:
+    labels, present = split_mask(targets, "targets")
+    if labels.dtype.kind not in "iu" and labels.size:
+        raise TypeError(f"targets must hold integers, the numbers of classes, got {labels.dtype}")
+    if labels.dtype.kind not in "iu":
+        labels = labels.astype(np.int64)
+    ignored = as_ignored(ignore_index)
+    if labels.shape != shape:
+        raise ValueError(
+            f"targets of integers are class numbers and must have the shape of the logits without "
+            f"axis, {shape}, got {labels.shape}; probabilities are given as floats"
+        )
+    flat = np.ascontiguousarray(labels, labels.dtype.newbyteorder("=")).reshape(-1)
+    masked = None if present is None else ~present.reshape(-1)
+    place, settled = _settled(flat, classes, ignored, masked)
+    if place >= 0:
+        index = tuple(int(i) for i in np.unravel_index(place, shape)) if shape else ()
+        besides = "" if ignored is None else f", or be ignore_index, {ignored}"
+        raise ValueError(
+            f"targets must lie in 0..{classes - 1}{besides}, got {flat[place]} at {index}"
+        )
+    return settled
+
+
+def _settled(
+    flat: Array, classes: int, ignored: int | None, masked: Array | None
+) -> tuple[int, Array]:
+    """(the first label out of range or -1, labels as int64 with -1 where ignored or masked)."""
+    if flat.dtype == np.int64 and ignored is None and masked is None:
+        return find_outside(flat, classes), flat
+    skipped = np.zeros(flat.size, np.bool_) if masked is None else masked
+    bounds = np.iinfo(flat.dtype)
+    if ignored is not None and not bounds.min <= ignored <= bounds.max:
+        ignored = None  # no label of this type equals it
+    if flat.dtype == np.uint64:  # an int64 would wrap
+        if ignored is not None:
+            skipped = skipped | (flat == np.uint64(ignored))
+            ignored = None
+        beyond = (flat > np.iinfo(np.int64).max) & ~skipped
+        if beyond.any():
+            return int(np.argmax(beyond)), flat
+    if skipped.any():
+        flat = np.where(skipped, flat.dtype.type(0), flat)
+    settled = np.empty(flat.size, np.int64)
+    place = settle_labels(flat, ignored or 0, ignored is not None, classes, settled)
+    settled[skipped] = -1
+    return place, settled
+
+
+def as_ignored(ignore_index: object) -> int | None:
+    """The label that is ignored, if there is one."""
+    if ignore_index is None:
+        return None
+    ignored = as_integer(ignore_index, "ignore_index")
+    if ignored not in INTEGERS:
+        raise ValueError(f"ignore_index must be an int from -2**63 to 2**64 - 1, got {ignored}")
+    return ignored
+
+
+def as_integer(number: object, name: str) -> int:
+    if isinstance(number, bool | np.bool_) or not hasattr(number, "__index__"):
+        raise TypeError(f"{name} must be an int, got {number!r}")
+    return operator.index(number)
+
+
+def is_probabilities(targets: object, shape: tuple[int, ...]) -> bool:
+    """Are these targets probabilities (floats), and not labels (integers, of this shape)?"""
+    array, _ = split_mask(targets, "targets")
+    return array.dtype.kind in "fV" and not (array.size == 0 and array.shape == shape)
+
+
+def as_probabilities(targets: object, rows: Rows, ignore_index: object = None) -> Array:
+    """Probabilities in the shape of x: no number below 0, and rows that add up to 1."""
+    array = as_array(targets, "targets")
+    if ignore_index is not None:
+        raise ValueError("ignore_index needs targets that are class numbers, got probabilities")
+    if array.shape != rows.shape:
+        raise ValueError(
+            f"targets of floats are probabilities and must have the shape of the logits, "
+            f"{rows.shape}, got {array.shape}; class numbers are given as integers"
+        )
+    found = _wrong_probabilities(array, rows, DIGITS.get(array.dtype.name, 53))
+    if found:
+        found = _wrong_probabilities(array, rows, _digits_of(array))
+    if found:
+        row, wrong, number = min(found)
+        must = "be at least 0" if wrong == 1 else "add up to 1 over axis"
+        raise ValueError(f"targets that are probabilities must {must}, got {number} in row {row}")
+    if rows.count and not rows.classes:
+        raise ValueError("targets that are probabilities must add up to 1, got no classes")
+    return array
+
+
+def _wrong_probabilities(array: Array, rows: Rows, digits: int) -> list[tuple[int, int, float]]:
+    """(row, what is wrong, the number) of rows that are not probabilities to half these digits."""
+    found: list[tuple[int, int, float]] = []
+
+    def visit(batch: Batch) -> None:
+        wrong, row, number = check_targets(batch.x, 2.0 ** (-(digits - 1) / 2))
+        if wrong:
+            found.append((batch.numbers.start + row, wrong, number))
+
+    for_batches(Rows(array, tuple(rows.axes), 1.0, None), visit, compute_type(array.dtype))
+    return found
+
+
+def _digits_of(array: Array) -> int:
+    """The bits of the narrowest type that these numbers may have come from."""
+    narrow = array.astype(np.float32)
+    if not (array == narrow).all():
+        return 53
+    return 24 if (narrow.view(np.uint32) & 0xFFFF).any() else DIGITS["bfloat16"]
+
+
+def as_weight(weight: object, classes: int) -> Array:
+    """Class weights in one line; without entries if there are none given."""
+    if weight is None:
+        return np.empty(0)
+    array = as_array(weight, "weight")
+    if array.size != classes or array.ndim == 0:
+        raise ValueError(
+            f"weight must hold one number for each of {classes} classes, got shape {array.shape}"
+        )
+    flat = np.array(array, np.float64).reshape(-1)
+    if not ((flat >= 0.0) & (flat < np.inf)).all():
+        raise ValueError("weight must hold finite numbers of at least 0")
+    return flat
+
+
+def as_real(number: object, name: str) -> float:
+    if isinstance(number, bool | np.bool_) or not isinstance(number, numbers.Real | np.number):
+        raise TypeError(f"{name} must be a real number, got {number!r}")
+    try:
+        return float(number)
+    except OverflowError:  # an int of hundreds of digits
+        return math.inf if operator.gt(number, 0) else -math.inf
+
+
+def as_smoothing(label_smoothing: object) -> float:
+    smoothing = as_real(label_smoothing, "label_smoothing")
+    if not 0.0 <= smoothing <= 1.0:
+        raise ValueError(f"label_smoothing must lie in 0..1, got {label_smoothing!r}")
+    return smoothing
+
+
+def as_gamma(gamma: object) -> float:
+    power = as_real(gamma, "gamma")
+    if not 0.0 <= power < math.inf:
+        raise ValueError(f"gamma must be a finite number of at least 0, got {gamma!r}")
+    return power
+
+
+def check_reduction(reduction: object) -> None:
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
+
+
+def weights_in_range(weights: Array, labels: Array, reduction: object) -> Array:
+    """Class weights scaled by a power of two, so that their sum over the labels stays in range.
+
+    A mean divides by that sum, so it does not change. Only weights whose products would overflow or
+    lose bits are scaled.
+    """
+    if reduction != "mean" or not weights.size:
+        return weights
+    if weights.max() <= LARGEST_WEIGHT and not (weights < SMALLEST_WEIGHT)[weights > 0].any():
+        return weights
+    counted = weights[labels[labels >= 0]]
+    if not counted.any():
+        return weights
+    _, exponent = np.frexp(counted.max())
+    with np.errstate(all="ignore"):
+        scaled: Array = np.minimum(np.ldexp(weights, -exponent), np.finfo(FLOAT64).max)
+    return scaled
+
+
+def label_count(labels: Array, weights: Array) -> tuple[float, float]:
+    """What a mean is over, in two words: the labels that count, or their weights' sum."""
+    return count_labels(labels, weights)  # type: ignore[no-any-return]
+
+
+def scale_of_gradient(reduction: object, count: float) -> float:
+    """A mean's gradient is that of the sum over what it is a mean over; over nothing it is 0."""
+    if reduction != "mean":
+        return 1.0
+    return 1.0 / count if count else 0.0
+
+
+def reduce_values(
+    values: Array, reduction: object, count: tuple[float, float], shape: tuple[int, ...]
+) -> Any:
+    """Losses of rows, all together or each for itself, in float64."""
+    if reduction == "none":
+        return values.reshape(shape)
+    if reduction == "sum":
+        high, low = sum_parts(values)
+        return np.float64(high + low)
+    mean = np.float64(mean_of(values, *count))
+    if np.isinf(mean) and np.isfinite(values).all():  # the sum overflows, its mean need not
+        with np.errstate(over="ignore"):
+            return np.ldexp(mean_of(np.ldexp(values, -64), *count), 64)
+    return mean
+
+
+def settle_masked(values: Array, rows: Rows) -> None:
+    """A row with nothing allowed by `where` gives its target no probability."""
+    if rows.where is not None and rows.classes:
+        nothing = ~rows.view(rows.where).any(axis=-1).reshape(-1)
+        values[nothing & np.isnan(values)] = math.inf
+
+
+def in_type(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A number, or an array of them, in the type that the logits came in."""
+    array = np.asarray(value)
+    return give_back(array, array.shape, dtype, None)
+
+
+def check_segments(ids: Array, entries: int, num_segments: object) -> tuple[Array, Array]:
+    """(the order of the entries, group by group, and where each group starts in it)."""
+    if ids.dtype.kind not in "iu" and ids.size:
+        raise TypeError(f"segment_ids must hold integers, got {ids.dtype}")
+    if ids.shape != (entries,):
+        raise ValueError(
+            f"segment_ids must have shape {(entries,)}, one for each entry along axis, "
+            f"got {ids.shape}"
+        )
+    low, high = (int(ids.min()), int(ids.max())) if ids.size else (0, -1)
+    count = high + 1 if num_segments is None else as_integer(num_segments, "num_segments")
+    if num_segments is not None and count < 0:
+        raise ValueError(f"num_segments must be at least 0, got {num_segments}")
+    if low < 0:
+        raise ValueError(f"segment_ids must be at least 0, got {low}")
+    if high >= count:
+        raise ValueError(f"segment_ids must lie in 0..{count - 1}, got {high}")
+    if num_segments is None and count > MOST_SEGMENTS:
+        raise ValueError(
+            f"segment_ids must lie below {MOST_SEGMENTS} if num_segments is not given, got {high}"
+        )
+    check_size((count + 1,), "num_segments", count)
+    ids = ids.astype(np.int64)
+    starts, order = np.empty(count + 1, np.int64), np.empty(ids.size, np.int64)
+    count_segments(ids, starts)
+    order_segments(ids, starts, order)
+    return order, starts
+
+
+def class_count(classes: object) -> int:
+    """How many classes there are."""
+    if classes is None:
+        raise ValueError("classes must be given if targets are class numbers")
+    count = as_integer(classes, "classes")
+    if count < 1:
+        raise ValueError(f"classes must be at least 1, got {classes}")
+    return count

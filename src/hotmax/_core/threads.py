@@ -1,0 +1,252 @@
+"""Rows over threads. Nothing else in hotmax knows about threads.
+
+Kernels release the GIL, so plain threads serve. The calling thread works too, and takes over what
+the pool has not begun: a busy pool slows a call down, but cannot stall it.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import ctypes
+import itertools
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+VARIABLE = "HOTMAX_NUM_THREADS"
+
+
+def _check(count: object, name: str) -> int:
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"{name} must be an int, got {count!r}")
+    if count < 1:
+        raise ValueError(f"{name} must be at least 1, got {count}")
+    return count
+
+
+def _default() -> int:
+    text = os.environ.get(VARIABLE, "")
+    if text:
+        if not text.isdecimal():
+            raise ValueError(f"the environment variable {VARIABLE} takes a number, got {text!r}")
+        return _check(int(text), f"the environment variable {VARIABLE}")
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class _Job:
+    """A task for one thread of the pool, unless the caller takes it back before it has begun."""
+
+    def __init__(self, task: Callable[[], None]) -> None:
+        self.task = task
+        self.begin, self.done = _thread.allocate_lock(), _thread.allocate_lock()
+        self.done.acquire()
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        if self.begin.acquire(blocking=False):
+            try:
+                self.task()
+            except BaseException as error:
+                self.error = error
+            finally:
+                self.done.release()
+
+    def wait(self) -> None:
+        if not self.begin.acquire(blocking=False):
+            self.done.acquire()
+            if self.error is not None:
+                raise self.error
+
+
+class _Pool:
+    """Threads that wait for jobs.
+
+    All that they and their callers wait for is C's. A pool with locks of Python's (that of
+    concurrent.futures) waits for ever after a Ctrl-C, or in a signal handler, that comes amid them.
+    """
+
+    def __init__(self) -> None:
+        self.jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self.size = 0
+
+    def grow(self, size: int) -> None:
+        with contextlib.suppress(RuntimeError):  # the interpreter is shutting down
+            while self.size < size:
+                _thread.start_new_thread(_serve, (self.jobs,))
+                self.size += 1
+
+    def end(self) -> None:
+        for _ in range(self.size):
+            self.jobs.put(None)
+
+
+def _serve(jobs: queue.SimpleQueue[_Job | None]) -> None:
+    """What a thread of the pool does."""
+    own = threading.get_native_id()
+    _processors[own] = set()
+    while (job := jobs.get()) is not None:
+        job.run()
+        del job  # and what it holds
+    _processors.pop(own, None)
+
+
+_count: int | None = None
+_pool: _Pool | None = None
+_lock = threading.RLock()
+_processors: dict[int, set[int]] = {}  # where each thread of the pool may run, by its system id
+
+
+def check_environment() -> None:
+    """Raise ValueError if the environment variable is no number, and somebody relies on it."""
+    if _count is None:
+        _default()
+
+
+def get_threads() -> int:
+    """The number of threads that large arrays are shared among.
+
+    Example:
+        >>> import hotmax as hm
+        >>> hm.set_threads(2)
+        >>> hm.get_threads()
+        2
+    """
+    global _count
+    if _count is None:
+        _count = _default()
+    return _count
+
+
+def set_threads(count: int) -> None:
+    """Share large arrays among `count` threads, from now on, in the whole process.
+
+    Results do not change with it, to the last bit. Without a call it is the environment variable
+    HOTMAX_NUM_THREADS, or else the number of processors that this process may use.
+
+    Example:
+        >>> import hotmax as hm
+        >>> hm.set_threads(1)
+    """
+    global _count, _pool
+    count = _check(count, "count")
+    with _lock:
+        if _pool is not None and count != _count:
+            _pool.end()
+            _pool = None
+            _processors.clear()
+        _count = count
+
+
+def _forget() -> None:
+    """After a fork the child has none of its parent's threads: make new ones when needed."""
+    global _pool, _lock
+    _pool = None
+    _processors.clear()
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+_current_processor = ctypes.CDLL(None).sched_getcpu if sys.platform == "linux" else None
+
+
+def _keep_off_the_caller() -> None:
+    """Let the pool run on any processor that the caller may use but the one that it is on.
+
+    On a virtual machine, Linux takes a sleeping processor for a busy one, and wakes the helper on
+    the caller's own. There the two take turns for milliseconds, while the other one sleeps.
+    """
+    if _current_processor is None:
+        return
+    allowed = os.sched_getaffinity(0)
+    elsewhere = allowed - {_current_processor()} or allowed
+    for thread, processors in list(_processors.items()):
+        if processors != elsewhere:
+            with contextlib.suppress(OSError):  # the thread has just ended
+                os.sched_setaffinity(thread, elsewhere)
+                _processors[thread] = elsewhere
+
+
+def _helpers(task: Callable[[], None], count: int) -> list[_Job]:
+    """Start `task` in up to `count` threads of the pool."""
+    global _pool
+    with _lock:
+        if _pool is None:
+            _pool = _Pool()
+        pool = _pool
+        pool.grow(count)
+        _keep_off_the_caller()
+    jobs = [_Job(task) for _ in range(count)]
+    for job in jobs:
+        pool.jobs.put(job)
+    return jobs
+
+
+def together(work: Callable[[], bool], most: int) -> None:
+    """Call work() again and again, in up to `most` threads, until it says that nothing is left.
+
+    Ctrl-C, or an error in `work`, stops it at the next call; no thread is left at work, unless a
+    second Ctrl-C ends the wait for it.
+    """
+    stopped = False
+    at_work: set[int] = set()
+
+    def drain() -> None:
+        nonlocal stopped
+        own = threading.get_ident()
+        at_work.add(own)
+        try:
+            while not stopped and work():
+                pass
+        except BaseException:
+            stopped = True
+            raise
+        finally:
+            at_work.discard(own)
+
+    others = min(get_threads(), most) - 1
+    try:
+        jobs = _helpers(drain, others) if others > 0 else []
+        drain()
+        for job in jobs:
+            job.wait()
+    except BaseException:
+        stopped = True  # whoever begins now finds nothing to do
+        while at_work - {threading.get_ident()}:
+            time.sleep(1e-4)
+        raise
+
+
+def for_ranges(work: Callable[[int, int], None], total: int, step: int) -> None:
+    """Call work(start, stop) for consecutive ranges of up to `step`, in any order, over threads."""
+    starts = itertools.count(0, step)
+
+    def one() -> bool:
+        start = next(starts)
+        if start < total:
+            work(start, min(start + step, total))
+        return start + step < total
+
+    together(one, -(-total // step))
+
+
+def shrinking(total: int, least: int, most: int) -> list[int]:
+    """Cuts of ranges from `most` down to `least`: few, and with no long wait at the end."""
+    cuts = [0]
+    while cuts[-1] < total:
+        share = (total - cuts[-1]) // (3 * get_threads())
+        cuts.append(min(cuts[-1] + min(max(share, least), most), total))
+    return cuts
+
+
+def for_cuts(work: Callable[[int, int], None], cuts: list[int]) -> None:
+    """Call work(start, stop) from each cut to the next, over threads."""
+    for_ranges(lambda start, stop: work(cuts[start], cuts[stop]), len(cuts) - 1, 1)

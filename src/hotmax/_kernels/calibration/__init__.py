@@ -1,0 +1,1 @@
+"""What calibration asks of rows of logits and their labels."""

@@ -1,0 +1,69 @@
+"""Compiled code on disk, checked by its digest before it is unpickled.
+
+Unpickled, damaged bytes may raise any exception or call any function; and LLVM crashes on machine
+code that is cut short.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from numba.core.serialize import dumps
+
+DIGEST = hashlib.sha256().digest_size
+
+
+class CheckedFiles:
+    """What was compiled of one function: a file for each signature, named after it.
+
+    Numba numbers its files 1, 2, 3 in an index: processes that compile at the same time give one
+    number to two signatures, and whoever loads it later gets code for other types.
+    """
+
+    def __init__(self, folder: Path, base: str, version: object) -> None:
+        self.folder, self.base, self.version = folder, base, repr(version).encode()
+
+    def path(self, key: object) -> Path:
+        name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+        return self.folder / f"{self.base}.{name}.nbc"
+
+    def load(self, key: object) -> Any:
+        """The code that was saved for a key; None if there is none that is whole and current."""
+        entry = self._read(self.path(key))
+        return None if entry is None or entry[0] != key else entry[1]
+
+    def save(self, key: object, code: object) -> None:
+        data = dumps((key, code))
+        path = self.path(key)
+        draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+        try:
+            draft.write_bytes(self._digest(data) + data)
+            os.replace(draft, path)
+        except BaseException:
+            with suppress(OSError):
+                draft.unlink()
+            raise
+
+    def keys(self) -> Iterator[Any]:
+        """The keys of all that can be loaded."""
+        for path in self.folder.glob(f"{self.base}.*.nbc"):
+            if (entry := self._read(path)) is not None:
+                yield entry[0]
+
+    def _read(self, path: Path) -> Any:
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        digest, data = content[:DIGEST], content[DIGEST:]
+        return pickle.loads(data) if digest == self._digest(data) else None
+
+    def _digest(self, data: bytes) -> bytes:
+        return hashlib.sha256(self.version + data).digest()

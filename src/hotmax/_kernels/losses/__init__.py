@@ -1,0 +1,1 @@
+"""Losses of rows, with their gradients."""

@@ -1,0 +1,1 @@
+"""Floating-point arithmetic: exp, log1p, sums, half precision, sparse products."""

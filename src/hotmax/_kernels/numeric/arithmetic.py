@@ -1,0 +1,204 @@
+"""The shared floating-point words: error-free sums, exp and log in two words.
+
+They take numbers or vectors; only log1p_parts, which branches, takes numbers alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hotmax._kernels.compiler.compiling import inline, kernel
+from hotmax._kernels.simd.vectors import bits64, choose, float64_of, fma, scaled_by, steps_above
+
+LOG2E = 1.4426950408889634  # log2(e), rounded
+LOG2E_LOW = 2.0355273740931033e-17  # what the rounding left over
+LN2 = 0.6931471805599453
+LN2_REST = 2.3190468138462996e-17
+LN2_HIGH = 0.6931471803691238  # ln 2 to 33 bits: times an exponent it is exact
+LN2_LOW = 1.9082149292705877e-10
+ROUND64 = 6755399441055744.0  # 1.5 * 2**52: adding it rounds a float64 to an integer
+ROUND32 = np.float32(12582912.0)  # 1.5 * 2**23: the same for float32
+
+# exp2 results carry a factor 2**BIAS until the last multiplication, which then rounds once even
+# where the result is subnormal.
+BIAS64 = 200
+BIAS32 = 64
+UNBIAS64 = 2.0**-BIAS64
+_ONE64 = np.float64(2.0**BIAS64)
+UNBIAS32 = 2.0**-BIAS32
+LOWEST64 = -1140.0  # 2**LOWEST is 0 in the output type, for any number of classes
+LOWEST32 = -185.0
+
+
+@inline
+def two_sum(a, b):
+    """(s, e): s = a + b rounded, and s + e = a + b exactly."""
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+@inline
+def two_difference(a, b):
+    """(d, e): d = a - b rounded, and d + e = a - b exactly."""
+    d = a - b
+    t = d - a
+    return d, (a - (d - t)) - (b + t)
+
+
+@inline
+def power_of_two(k):
+    """2**k for an integer k <= 0, and 2**-1000 below that. (math.ldexp would be a call.)"""
+    return float64_of((1023 + np.int64(max(k, -1000.0))) << 52)
+
+
+@inline
+def reciprocal(high, low):
+    """1 / (high + low) in two words."""
+    inverse = 1.0 / high
+    return inverse, inverse * (fma(-high, inverse, 1.0) - low * inverse)
+
+
+@inline
+def exp2_parts(y, y_low):
+    """(t, power): 2**(y + y_low + BIAS64) = power * (1 + t), for -1140 <= y <= 1.
+
+    t keeps its own digits, so that no rounding of 1 + t enters a sum. The polynomial is the
+    minimax fit of (2**f - 1) / f on [-1/2, 1/2]: 2**-56 off, checked in test_arithmetic.py.
+    """
+    shifted = y + ROUND64
+    f = (y - (shifted - ROUND64)) + y_low
+    g = f * f  # even and odd powers apart: half the latency of one chain
+    even = fma(4.456676030826705e-10, g, 1.0178051724308302e-07)
+    odd = fma(7.072586161230777e-09, g, 1.3215442586728665e-06)
+    even = fma(even, g, 1.5252733853289477e-05)
+    odd = fma(odd, g, 0.00015403530441738291)
+    even = fma(even, g, 0.0013333558146395995)
+    odd = fma(odd, g, 0.009618129107606887)
+    even = fma(even, g, 0.05550410866482166)
+    odd = fma(odd, g, 0.24022650695910097)
+    t = fma(f, LN2, fma(f, LN2_REST, g * fma(even, f, odd)))
+    return t, scaled_by(_ONE64, shifted)
+
+
+@inline
+def with_fraction(power, t):
+    """power * (1 + t) in two words."""
+    high = fma(power, t, power)
+    return high, fma(power, t, power - high)
+
+
+@inline
+def exp2_plain(y):
+    """2**y in float64, right to 2**-33 relative: all that a float32 result can use. y <= 1."""
+    y = choose(y < -1000.0, -1000.0, y)
+    shifted = y + ROUND64
+    f = y - (shifted - ROUND64)
+    q = fma(1.5310083098701274e-05, f, 0.0001546144716266846)
+    q = fma(q, f, 0.001333345453960721)
+    q = fma(q, f, 0.009618056670823336)
+    q = fma(q, f, 0.055504109287642774)
+    q = fma(q, f, 0.24022650922336908)
+    q = fma(q, f, 0.6931471805537158)
+    q = fma(q, f, 1.0)
+    return scaled_by(q, shifted)
+
+
+# The same fit to degree 5 (2**-28 off).
+_FIT32 = (
+    0.6931471880289413,
+    0.24022651084212637,
+    0.0555035710549399,
+    0.00961803077074393,
+    0.0013390866859796194,
+    0.00015469735156466413,
+)
+_P0, _P1, _P2, _P3, _P4, _P5 = (np.float32(c) for c in _FIT32)
+_Q0, _Q1, _Q2, _Q3, _Q4, _Q5 = (np.float32(c) * np.float32(2.0**BIAS32) for c in _FIT32)
+_UNIT32 = np.float32(1.0)
+_ZERO32 = np.float32(0.0)
+_NORMAL32 = np.float32(-126.0)
+_ONE32 = np.float32(2.0**BIAS32)
+_FLOOR32 = np.float32(ROUND32 + LOWEST32)
+
+
+@inline
+def exp2_unclipped32(x, slope, slope_low, origin):
+    """(e, shifted): e = 2**(x * (slope + slope_low) - k + BIAS32), with origin = ROUND32 - k.
+
+    All in float32. k is an integer below 2**13, so that the fma that forms f cancels with no
+    rounding but its own. e is right where `reach32` of shifted is at most 248.
+    """
+    shifted = fma(x, slope, origin)
+    f = fma(x, slope_low, fma(x, slope, origin - shifted))
+    q = fma(_Q5, f, _Q4)
+    q = fma(q, f, _Q3)
+    q = fma(q, f, _Q2)
+    q = fma(q, f, _Q1)
+    q = fma(q, f, _Q0)
+    q = fma(q, f, _ONE32)
+    return scaled_by(q, shifted), shifted
+
+
+@inline
+def reach32(shifted):
+    """How many powers of two above 2**LOWEST32; a huge number below it, and for nan and inf."""
+    return steps_above(shifted, _FLOOR32)
+
+
+@inline
+def clipped32(e, shifted):
+    """e, but 0 where it is below 2**LOWEST32."""
+    return choose(shifted < _FLOOR32, _ZERO32, e)
+
+
+@inline
+def exp2_line32(x, slope, slope_low, origin):
+    return clipped32(*exp2_unclipped32(x, slope, slope_low, origin))
+
+
+@inline
+def exp2_fraction32(f):
+    """2**f in float32, for f between -1/2 and 1/2."""
+    q = fma(_P5, f, _P4)
+    q = fma(q, f, _P3)
+    q = fma(q, f, _P2)
+    q = fma(q, f, _P1)
+    q = fma(q, f, _P0)
+    return fma(q, f, _UNIT32)
+
+
+@inline
+def exp2_narrow(y):
+    """2**y in float32, for y <= 1; 0 where that is below the normal numbers, and for a nan."""
+    shifted = y + ROUND32
+    q = exp2_fraction32(y - (shifted - ROUND32))
+    return choose(y >= _NORMAL32, scaled_by(q, shifted), _ZERO32)
+
+
+@kernel
+def log1p_parts(s, s_low):
+    """log(1 + s + s_low) in two words, for s >= 0, right to 2**-56 relative.
+
+    1 + s = 2**k (1 + u), and log(1 + u) = 2 atanh(u / (2 + u)) as a series in (u / (2 + u))**2.
+    """
+    if s < 2.0**-60:
+        return s, s_low
+    whole, rest = two_sum(1.0, s)
+    k = (bits64(whole) - bits64(0.7071067811865476)) >> 52
+    if k == 0:
+        u, u_low = s, s_low
+    else:
+        shrink = float64_of((1023 - k) << 52)
+        u, u_low = whole * shrink - 1.0, (rest + s_low) * shrink
+    v, v_low = two_sum(2.0, u)
+    r = u / v
+    r_low = (fma(-r, v, u) + u_low - r * (v_low + u_low)) / v
+    w = r * r
+    series = 1.0 / 25.0
+    for odd in range(23, 1, -2):
+        series = fma(series, w, 1.0 / odd)
+    high, carry = two_sum(k * LN2_HIGH, 2.0 * r)
+    low = carry + (k * LN2_LOW + 2.0 * (r_low + r * (w * series)))
+    total = high + low
+    return total, low - (total - high)

@@ -1,0 +1,1 @@
+"""Vectors, memory and moving rows through buffers."""

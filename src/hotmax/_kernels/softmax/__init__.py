@@ -1,0 +1,1 @@
+"""softmax and its family, row by row."""

@@ -1,0 +1,185 @@
+"""Derivatives of softmax, one float64 row at a time.
+
+Means under softmax are taken of differences from the entry at the maximum. Where that entry has
+nearly all the mass, a mean of the values themselves would swallow the digits that matter.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hotmax._kernels.compiler.compiling import inline, kernel
+from hotmax._kernels.losses.cross_entropy import (
+    at_maximum,
+    chance_parts,
+    divide,
+    divisor_of,
+    write_probabilities,
+)
+from hotmax._kernels.numeric.arithmetic import two_sum
+from hotmax._kernels.simd.memory import of_row
+from hotmax._kernels.softmax.float32 import top
+from hotmax._kernels.softmax.rows import NAN, NOTHING, PLAIN, regime, row_sums, sign_of
+
+
+@kernel
+def chance_rows(x, p, others, temperature):
+    """p and 1 - p of every entry."""
+    for r in range(x.shape[0]):
+        t = of_row(temperature, r)
+        m = top(x[r], sign_of(x, t))
+        sums = row_sums(x[r], None, m, t, x[r])
+        for c in range(x.shape[1]):
+            p[r, c], others[r, c] = chance_parts(x[r, c], m, t, sums)
+
+
+@inline
+def difference(a, b, unit):
+    """(a - b) / unit; the quarters keep a - b in range, and lose nothing beside a unit above 1."""
+    if abs(unit) > 1.0:
+        return (0.25 * a - 0.25 * b) / (0.25 * unit)
+    return (a - b) / unit
+
+
+@kernel
+def mean_difference(p, v, base, unit):
+    """The mean of (v - base) / unit under p; an entry without mass counts for nothing."""
+    total, low = 0.0, 0.0
+    for c in range(p.size):
+        if p[c] > 0.0:
+            total, carry = two_sum(total, p[c] * difference(v[c], base, unit))
+            low += carry
+    return total + low
+
+
+@kernel
+def unit_of_direction(p, v):
+    """1, or a power of two by which v is of ordinary size."""
+    most = 0.0
+    for c in range(p.size):
+        if p[c] > 0.0:
+            most = max(most, abs(v[c]))
+    if most > 2.0**1000:
+        return 2.0**200
+    return 2.0**-200 if most < 2.0**-800 else 1.0
+
+
+@kernel
+def direction_rows(x, v, out, temperature):
+    """p (v - mean of v) / T: the Jacobian times v, from either side."""
+    p = np.empty(x.shape[1])
+    for r in range(x.shape[0]):
+        t = of_row(temperature, r)
+        sign = math.copysign(1.0, t)
+        m = top(x[r], sign_of(x, t))
+        kind = regime(m, t)
+        if kind == NAN or kind == NOTHING:
+            out[r, :] = np.nan
+            continue
+        sums = row_sums(x[r], None, m, t, x[r])
+        write_probabilities(x[r], p, 1.0, m, t, sums, None, False)
+        base = v[r, at_maximum(x[r], sign, m)]
+        unit = unit_of_direction(p, v[r])
+        mean = mean_difference(p, v[r], base, unit)
+        divisor = divisor_of(m, t)
+        for c in range(p.size):
+            off = difference(v[r, c], base, unit) - mean if p[c] > 0.0 else 0.0
+            out[r, c] = p[c] * off / divisor
+        divide(out[r], t, divisor)
+        if unit != 1.0:
+            for c in range(p.size):
+                out[r, c] *= unit
+
+
+@inline
+def unit_of(temperature):
+    """What gaps between logits are counted in: 1, or T where x - m or its square goes too far."""
+    return 1.0 if 2.0**-300 < abs(temperature) < 2.0**300 else temperature
+
+
+@kernel
+def heat_rows(x, out, temperature):
+    """dp / dT = -p (x - mean of x) / T^2; 0 at the limits of temperature."""
+    p = np.empty(x.shape[1])
+    for r in range(x.shape[0]):
+        t = of_row(temperature, r)
+        m = top(x[r], sign_of(x, t))
+        kind = regime(m, t)
+        if kind == NAN or kind == NOTHING:
+            out[r, :] = np.nan
+            continue
+        if kind != PLAIN:
+            out[r, :] = 0.0
+            continue
+        sums = row_sums(x[r], None, m, t, x[r])
+        write_probabilities(x[r], p, 1.0, m, t, sums, None, False)
+        base = math.copysign(1.0, t) * m  # m is turned by the sign of T
+        unit = unit_of(t)
+        mean = mean_difference(p, x[r], base, unit)
+        for c in range(p.size):
+            if p[c] > 0.0:
+                off = difference(x[r, c], base, unit) - mean
+                out[r, c] = -p[c] * off / (t / unit) / t
+            else:
+                out[r, c] = 0.0
+
+
+@kernel
+def spread_rows(x, values, temperature):
+    """d entropy / dT = variance of x / T^3; 0 at the limits of temperature."""
+    p = np.empty(x.shape[1])
+    for r in range(x.shape[0]):
+        t = of_row(temperature, r)
+        m = top(x[r], sign_of(x, t))
+        kind = regime(m, t)
+        if kind == NAN or kind == NOTHING:
+            values[r] = np.nan
+            continue
+        values[r] = 0.0
+        if kind != PLAIN:
+            continue
+        sums = row_sums(x[r], None, m, t, x[r])
+        write_probabilities(x[r], p, 1.0, m, t, sums, None, False)
+        base = math.copysign(1.0, t) * m
+        unit = unit_of(t)
+        mean = mean_difference(p, x[r], base, unit)
+        total = 0.0
+        for c in range(p.size):
+            if p[c] > 0.0:
+                off = (difference(x[r, c], base, unit) - mean) / (t / unit)
+                total += p[c] * off * off
+        values[r] = total / t
+
+
+@kernel
+def jacobian_rows(p, others, out):
+    """diag(p) - p p^T."""
+    for r in range(p.shape[0]):
+        for i in range(p.shape[1]):
+            for j in range(p.shape[1]):
+                out[r, i, j] = -p[r, i] * p[r, j]
+            out[r, i, i] = p[r, i] * others[r, i]
+
+
+@kernel
+def hessian_rows(p, others, out):
+    """p[i] ((d[ij] - p[j]) (d[ik] - p[k]) - p[j] (d[jk] - p[k])), case by case."""
+    n = p.shape[1]
+    for r in range(p.shape[0]):
+        q = p[r]
+        for i in range(n):  # each product once, so that it is the same in every order
+            for j in range(i + 1, n):
+                for k in range(j + 1, n):
+                    v = 2.0 * q[i] * q[j] * q[k]
+                    out[r, i, j, k], out[r, i, k, j], out[r, j, i, k] = v, v, v
+                    out[r, j, k, i], out[r, k, i, j], out[r, k, j, i] = v, v, v
+        for i in range(n):
+            slant = others[r, i] - q[i]  # 1 - 2 p
+            for j in range(n):
+                pair = -q[i] * q[j] * slant
+                out[r, i, i, j] = pair
+                out[r, i, j, i] = pair
+                out[r, j, i, i] = pair
+            out[r, i, i, i] = q[i] * others[r, i] * slant

@@ -1,0 +1,70 @@
+"""The derivative of softmax by its logits, from its result: p (g - sum p g) / T."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hotmax._kernels.compiler.compiling import kernel
+from hotmax._kernels.simd.memory import of_row
+from hotmax._kernels.simd.vectors import add_in_any_order
+from hotmax._kernels.softmax.rows import sign_of
+
+
+@kernel
+def mean_of(p, g):
+    """sum p g, where a class of probability 0 does not count, whatever its g."""
+    total = 0.0
+    for i in range(p.size):
+        total = add_in_any_order(total, np.float64(p[i]) * np.float64(g[i]) if p[i] != 0 else 0.0)
+    return total
+
+
+@kernel
+def write_pullback(p, g, out, mean, slope):
+    zero = p.dtype.type(0)
+    for i in range(p.size):
+        out[i] = zero if p[i] == 0 else (p[i] * (g[i] - mean)) * slope
+
+
+@kernel
+def divide_pullback(p, g, out, mean, temperature):
+    """write_pullback where 1 / T is no normal number of the type."""
+    for i in range(p.size):
+        moved = np.float64(p[i]) * (np.float64(g[i]) - mean) if p[i] != 0 else 0.0
+        out[i] = moved / temperature if moved != 0.0 else 0.0
+
+
+@kernel
+def is_constant(x, p, temperature):
+    """Is softmax constant here: at a limit of temperature, or where +inf has all the mass?"""
+    if temperature == 0.0 or abs(temperature) == np.inf:
+        return True
+    for i in range(p.size):
+        if p[i] > 0:
+            return abs(x[i]) == np.inf
+    return False
+
+
+@kernel
+def clear_absent(x, out, temperature):
+    """A row of nan has nothing but absent classes, or holds a nan: the absent ones get 0."""
+    absent = -sign_of(x, temperature) * np.inf
+    for i in range(x.size):
+        if x[i] == absent:
+            out[i] = 0
+
+
+@kernel
+def softmax_pullback(x, p, g, out, temperature, start, stop):
+    kind, least = p.dtype.type, np.finfo(p.dtype).tiny
+    for r in range(start, stop):
+        t = of_row(temperature, r)
+        constant = is_constant(x[r], p[r], t)
+        slope = kind(0.0 if constant else 1.0 / t)
+        mean = mean_of(p[r], g[r])
+        if constant or least <= abs(slope) < np.inf:
+            write_pullback(p[r], g[r], out[r], kind(mean), slope)
+        else:
+            divide_pullback(p[r], g[r], out[r], mean, t)
+        if p[r, 0] != p[r, 0]:
+            clear_absent(x[r], out[r], t)

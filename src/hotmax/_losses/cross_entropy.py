@@ -1,0 +1,309 @@
+"""Losses of logits against labels or probabilities, with their gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hotmax._backends.operation import for_any_array
+from hotmax._core.arrays import FLOAT32, FLOAT64, Array, Axis, Rows, compute_type, fill_masked
+from hotmax._core.checks import (
+    FLOAT64_LOSSES,
+    as_labels,
+    as_probabilities,
+    as_smoothing,
+    as_weight,
+    check_reduction,
+    in_type,
+    is_probabilities,
+    label_count,
+    logits_rows,
+    reduce_values,
+    scale_of_gradient,
+    settle_masked,
+    weights_in_range,
+)
+from hotmax._core.rows import Batch, for_batches
+from hotmax._core.workspace import empty, keep, room
+from hotmax._kernels.losses.cross_entropy import label_rows
+from hotmax._kernels.losses.lanes import label_lanes
+from hotmax._kernels.losses.short import label_short
+from hotmax._kernels.losses.targets import target_rows
+from hotmax._kernels.softmax.lanes import LANES
+from hotmax._kernels.softmax.overlapped import KEEP
+from hotmax._kernels.softmax.short import SHORT
+from hotmax._losses import generic
+
+
+def _room(x: Array) -> Array | None:
+    """Where the exponentials of a long float32 row are kept; None for other rows."""
+    if x.dtype != FLOAT32 or x.shape[1] <= SHORT:
+        return None
+    return room("exps", min(x.shape[1], KEEP))
+
+
+def label_losses(
+    x: Array,
+    labels: Array,
+    weights: Array,
+    smoothing: float,
+    scale: float,
+    values: Array,
+    grads: Array,
+    temperature: Array,
+) -> None:
+    """The losses of contiguous rows, in the calling thread; grads without rows are not wanted."""
+    exps = _room(x)
+    options = (weights, smoothing, scale, values, grads, temperature)
+    if x.shape[1] <= SHORT and x.dtype == FLOAT32:
+        label_short(x, labels, *options)
+    elif x.shape[1] <= SHORT:
+        label_lanes(x, labels, *options, np.empty(x.shape[1] * LANES))
+    else:
+        label_rows(x, labels, *options, exps)
+    if exps is not None:
+        keep("exps", exps)
+
+
+def target_losses(
+    x: Array,
+    chances: Array,
+    weights: Array,
+    smoothing: float,
+    scale: float,
+    values: Array,
+    grads: Array,
+    temperature: Array,
+) -> None:
+    """The same against rows of probabilities, of the type of x."""
+    exps = _room(x)
+    target_rows(x, chances, weights, smoothing, scale, values, grads, temperature, exps)
+    if exps is not None:
+        keep("exps", exps)
+
+
+def _cross_entropy(
+    rows: Rows,
+    targets: object,
+    weight: object,
+    label_smoothing: object,
+    ignore_index: object,
+    reduction: object,
+    return_grad: bool,
+    gradient_type: np.dtype[Any] | None = None,
+) -> tuple[Any, Array | None]:
+    """(the loss in float64, its gradient in the type of the logits unless told)."""
+    check_reduction(reduction)
+    smoothing = as_smoothing(label_smoothing)
+    weights = as_weight(weight, rows.classes)
+    soft = is_probabilities(targets, rows.shape_of_numbers(False))
+    kind = compute_type(rows.x.dtype)
+    if soft:
+        chances = as_probabilities(targets, rows, ignore_index)
+        kind = max(kind, compute_type(chances.dtype), key=lambda k: k.itemsize)
+        count = (float(rows.count), 0.0)
+    else:
+        labels = as_labels(targets, rows, ignore_index)
+        weights = weights_in_range(weights, labels, reduction)
+        count = label_count(labels, weights)
+    if (smoothing or soft) and not weights.size:
+        weights = np.ones(rows.classes)
+    scale = scale_of_gradient(reduction, count[0])
+    values = np.zeros(rows.count)
+    gradient = empty(rows.shape, gradient_type or rows.dtype) if return_grad else None
+    none = np.empty((0, rows.classes), kind)
+
+    def visit(batch: Batch) -> None:
+        grads = batch.outs[0] if batch.outs else none
+        part = values[batch.numbers]
+        if soft:
+            options = (weights, smoothing, scale, part, grads, batch.temperature)
+            target_losses(batch.x, batch.others[0], *options)
+        else:
+            some = labels[batch.numbers]
+            label_losses(batch.x, some, weights, smoothing, scale, part, grads, batch.temperature)
+
+    others = (chances,) if soft else ()
+    for_batches(rows, visit, kind, others, () if gradient is None else (gradient,))
+    settle_masked(values, rows)
+    return reduce_values(values, reduction, count, rows.shape_of_numbers(False)), gradient
+
+
+def float64_losses(
+    logits: object,
+    targets: object,
+    axis: Axis = -1,
+    temperature: object = 1.0,
+    where: object = None,
+    weight: object = None,
+    label_smoothing: float = 0.0,
+    ignore_index: int | None = None,
+) -> Array:
+    """The cross entropy of each row, as it is before it is rounded to the type of the logits."""
+    rows = logits_rows(logits, axis, temperature, where)
+    losses: Array = _cross_entropy(
+        rows, targets, weight, label_smoothing, ignore_index, "none", False
+    )[0]
+    return losses
+
+
+FLOAT64_LOSSES |= dict.fromkeys(("cross_entropy", "perplexity"), float64_losses)
+
+
+@for_any_array(generic.cross_entropy, by=("logits",))
+def cross_entropy(
+    logits: object,
+    targets: object,
+    *,
+    axis: Axis = -1,
+    temperature: object = 1.0,
+    where: object = None,
+    weight: object = None,
+    label_smoothing: float = 0.0,
+    ignore_index: int | None = None,
+    reduction: str = "mean",
+    return_grad: bool = False,
+) -> Any:
+    """Cross entropy of softmax(logits / T) against targets: -sum y log p.
+
+    It keeps all its digits where the right class is nearly certain, down to losses of 1e-300.
+
+    Args:
+        logits, axis, temperature, where: As in `softmax`.
+        targets: Integers, the classes, in the shape of the logits without `axis`; or floats,
+            probabilities, in the shape of the logits. A target without probability gives inf.
+        weight: A factor for each class.
+        label_smoothing: s: the target is (1 - s) y + s / n over the n classes that are there. A
+            class at -inf, or excluded by `where`, takes no part of it.
+        ignore_index: Rows with this label count for nothing.
+        reduction: "mean", "sum", or "none" for a loss for each row. A mean over labels is over the
+            sum of their weights, one over probabilities is over the number of rows, and one over
+            nothing (no rows, all ignored, weights of 0) is 0.
+        return_grad: Also return the gradient with respect to the logits, computed in the same
+            visit; with "none" it is that of the sum.
+
+    Returns:
+        The loss in the float type of the logits, or (loss, gradient).
+
+    Example:
+        >>> import hotmax as hm
+        >>> float(hm.cross_entropy([0.0, -40.0], 0))
+        4.248354255291589e-18
+        >>> loss, gradient = hm.cross_entropy([[1.0, 2.0], [3.0, 1.0]], [0, 0], return_grad=True)
+        >>> gradient.round(4)
+        array([[-0.3655,  0.3655],
+               [-0.0596,  0.0596]])
+
+    The same in NumPy, where nothing overflows or is lost:
+        (np.log(np.exp(x / T).sum(-1)) - x[np.arange(len(y)), y] / T).mean()
+    """
+    rows = logits_rows(logits, axis, temperature, where)
+    value, gradient = _cross_entropy(
+        rows, targets, weight, label_smoothing, ignore_index, reduction, return_grad
+    )
+    value = in_type(value, rows.dtype)
+    return (value, gradient) if return_grad else value
+
+
+@for_any_array(generic.perplexity, by=("logits",))
+def perplexity(
+    logits: object,
+    targets: object,
+    *,
+    axis: Axis = -1,
+    temperature: object = 1.0,
+    where: object = None,
+    ignore_index: int | None = None,
+    return_grad: bool = False,
+) -> Any:
+    """exp of the mean cross entropy: the number of classes, equally likely, that it stands for.
+
+    Args:
+        logits, targets, axis, temperature, where, ignore_index: As in `cross_entropy`.
+        return_grad: Also return the gradient with respect to the logits.
+
+    Returns:
+        One number, from 1 to inf; 1 if there is nothing to take the mean of.
+
+    Example:
+        >>> import hotmax as hm
+        >>> round(float(hm.perplexity([[0.0, 0.0, 0.0]], [1])), 12)
+        3.0
+
+    The same in NumPy, where nothing overflows or is lost:
+        np.exp((np.log(np.exp(x / T).sum(-1)) - x[np.arange(len(y)), y] / T).mean())
+    """
+    rows = logits_rows(logits, axis, temperature, where)
+    wide = compute_type(rows.dtype)  # rounded once, after the product
+    value, gradient = _cross_entropy(
+        rows, targets, None, 0.0, ignore_index, "mean", return_grad, wide
+    )
+    loss = value
+    with np.errstate(over="ignore"):
+        value = np.exp(loss)
+    if gradient is None:
+        return in_type(value, rows.dtype)
+    with np.errstate(all="ignore"):
+        if value == np.inf:  # a small derivative times exp(loss) may be a number; one of 0 stays 0
+            powers = np.exp(np.log(np.abs(gradient.astype(FLOAT64))) + loss)
+            product = np.where(gradient == 0.0, 0.0, np.copysign(powers, gradient))
+        else:
+            product = gradient * value
+        return in_type(value, rows.dtype), product.astype(rows.dtype, copy=False)
+
+
+@for_any_array(generic.nll_loss, by=("log_probabilities",))
+def nll_loss(
+    log_probabilities: object,
+    targets: object,
+    *,
+    axis: Axis = -1,
+    weight: object = None,
+    ignore_index: int | None = None,
+    reduction: str = "mean",
+    return_grad: bool = False,
+) -> Any:
+    """The negative log-likelihood of labels under log-probabilities, such as of `log_softmax`.
+
+    Args:
+        log_probabilities: Of any shape; they are taken as they are.
+        targets: Integers, the classes, in the shape of log_probabilities without `axis`.
+        axis, weight, ignore_index, reduction: As in `cross_entropy`.
+        return_grad: Also return the gradient with respect to log_probabilities.
+
+    Example:
+        >>> import hotmax as hm
+        >>> float(hm.nll_loss([[-0.5, -1.0], [-2.0, -0.25]], [0, 1]))
+        0.375
+
+    The same in NumPy:
+        -x[np.arange(len(y)), y].mean()
+    """
+    logs = fill_masked(log_probabilities, "log_probabilities", -np.inf)
+    rows = logits_rows(logs, axis, 1.0, None, "log_probabilities")
+    check_reduction(reduction)
+    weights = as_weight(weight, rows.classes)
+    labels = as_labels(targets, rows, ignore_index)
+    weights = weights_in_range(weights, labels, reduction)
+    count = label_count(labels, weights)
+    scale = scale_of_gradient(reduction, count[0])
+    counted = labels >= 0
+    factors = np.where(counted, weights[labels] if weights.size else 1.0, 0.0)
+    x3 = rows.view(rows.x)
+    places = (*np.divmod(np.arange(rows.count), max(x3.shape[1], 1)), np.maximum(labels, 0))
+    values = np.zeros(rows.count)
+    if rows.classes:
+        np.multiply(-x3[places].astype(FLOAT64), factors, out=values, where=factors > 0.0)
+    value = reduce_values(values, reduction, count, rows.shape_of_numbers(False))
+    value = in_type(value, rows.dtype)
+    if not return_grad:
+        return value
+    gradient3 = np.zeros(x3.shape, rows.dtype)
+    if rows.classes:
+        with np.errstate(all="ignore"):
+            gradient3[places] = -factors * scale
+    gradient = np.empty(rows.shape, rows.dtype)
+    turned = rows.turn(gradient)
+    turned[...] = gradient3.reshape(turned.shape)
+    return value, gradient

@@ -1,0 +1,160 @@
+"""How far two softmax distributions are apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hotmax._backends.operation import for_any_array
+from hotmax._core.arrays import FLOAT64, Array, Axis, Rows, split_mask
+from hotmax._core.checks import (
+    check_reduction,
+    in_type,
+    logits_rows,
+    reduce_values,
+    scale_of_gradient,
+)
+from hotmax._core.rows import Batch, for_batches
+from hotmax._core.workspace import empty
+from hotmax._kernels.losses.divergence import distillation_rows, divergence_rows
+from hotmax._losses import generic_divergences
+
+
+def _beside(second: object, name: str, rows: Rows, first_name: str) -> Array:
+    """The other logits, absent where `where` says so; what is masked in them is absent in both."""
+    array, present = split_mask(second, name)
+    if array.shape != rows.shape:
+        raise ValueError(
+            f"{first_name} and {name} must have one shape, got {rows.shape} and {array.shape}"
+        )
+    if present is not None:
+        rows.where = present if rows.where is None else present & rows.where
+    if rows.where is None:
+        return array
+    heat = rows.temperature
+    cold = np.signbit(heat[0] if heat.size == 1 else heat.reshape(rows.reduced_shape))
+    return np.where(rows.where, array, np.where(cold, np.inf, -np.inf))
+
+
+def _settle(values: Array, rows: Rows) -> None:
+    """Two rows with nothing allowed by `where` do not differ."""
+    if rows.where is not None and rows.classes:
+        values[~rows.view(rows.where).any(axis=-1).reshape(-1)] = 0.0
+
+
+@for_any_array(generic_divergences.kl_divergence, by=("logits_p", "logits_q"))
+def kl_divergence(
+    logits_p: object,
+    logits_q: object,
+    *,
+    axis: Axis = -1,
+    temperature: object = 1.0,
+    where: object = None,
+    reduction: str = "mean",
+    return_grad: bool = False,
+) -> Any:
+    """The Kullback-Leibler divergence of two softmax distributions: sum of p log(p / q).
+
+    It is never negative, and keeps its digits where p and q are nearly equal.
+
+    Args:
+        logits_p, logits_q: Logits of p and q, of one shape.
+        axis, temperature, where: As in `softmax`, for both.
+        reduction: "mean" (over rows), "sum", or "none" for a number for each row.
+        return_grad: Also return a pair: the gradients with respect to logits_p and logits_q.
+
+    Returns:
+        The divergence in the float type of logits_p; inf if q has no mass where p has some.
+
+    Example:
+        >>> import hotmax as hm
+        >>> float(hm.kl_divergence([0.0, 0.0], [0.0, 1e-9]))
+        1.25e-19
+
+    The same in NumPy, where nothing overflows or is lost:
+        (lambda p, q: (p * np.log(p / q)).sum(-1).mean())(
+        np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True),
+        np.exp(z / T) / np.exp(z / T).sum(-1, keepdims=True))
+    """
+    check_reduction(reduction)
+    rows = logits_rows(logits_p, axis, temperature, where, "logits_p")
+    other = _beside(logits_q, "logits_q", rows, "logits_p")
+    count = (float(rows.count), 0.0)
+    scale = scale_of_gradient(reduction, count[0])
+    values = np.zeros(rows.count)
+    gradients = tuple(empty(rows.shape, rows.dtype) for _ in range(2 if return_grad else 0))
+    none = np.empty((0, rows.classes))
+
+    def visit(batch: Batch) -> None:
+        grads = batch.outs or (none, none)
+        divergence_rows(
+            batch.x, *batch.others, scale, values[batch.numbers], *grads, batch.temperature
+        )
+
+    for_batches(rows, visit, FLOAT64, (other,), gradients)
+    _settle(values, rows)
+    value = reduce_values(values, reduction, count, rows.shape_of_numbers(False))
+    value = in_type(value, rows.dtype)
+    return (value, gradients) if return_grad else value
+
+
+@for_any_array(generic_divergences.distillation_loss, by=("student",))
+def distillation_loss(
+    student: object,
+    teacher: object,
+    temperature: object = 1.0,
+    *,
+    axis: Axis = -1,
+    where: object = None,
+    reduction: str = "mean",
+    return_grad: bool = False,
+) -> Any:
+    """How far a student's distribution is from its teacher's: T^2 KL(teacher / T, student / T).
+
+    The factor T^2 keeps the size of the gradient, T (q - p), the same whatever the temperature.
+    As T grows, the loss tends to half the variance of the differences of logits, its value at inf;
+    at 0 it is 0.
+
+    Args:
+        student, teacher: Logits of one shape. The teacher's are taken as fixed.
+        temperature: As in `softmax`.
+        axis, where: As in `softmax`, for both.
+        reduction: "mean" (over rows), "sum", or "none" for a number for each row.
+        return_grad: Also return the gradient with respect to the student's logits.
+
+    Example:
+        >>> import hotmax as hm
+        >>> round(float(hm.distillation_loss([1.0, 2.0], [2.0, 1.0], temperature=4.0)), 6)
+        0.497412
+        >>> float(hm.distillation_loss([1.0, 2.0], [2.0, 1.0], temperature=float("inf")))
+        0.5
+
+    The same in NumPy, where nothing overflows or is lost:
+        (lambda p, q: T**2 * (p * np.log(p / q)).sum(-1).mean())(
+        np.exp(z / T) / np.exp(z / T).sum(-1, keepdims=True),
+        np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True))
+
+    Reference:
+        Hinton, Vinyals, Dean, Distilling the knowledge in a neural network, 2015.
+    """
+    check_reduction(reduction)
+    rows = logits_rows(student, axis, temperature, where, "student")
+    other = _beside(teacher, "teacher", rows, "student")
+    count = (float(rows.count), 0.0)
+    scale = scale_of_gradient(reduction, count[0])
+    values = np.zeros(rows.count)
+    gradient = empty(rows.shape, rows.dtype) if return_grad else None
+    none = np.empty((0, rows.classes))
+
+    def visit(batch: Batch) -> None:
+        grads = batch.outs[0] if batch.outs else none
+        distillation_rows(
+            *batch.others, batch.x, scale, values[batch.numbers], grads, batch.temperature
+        )
+
+    for_batches(rows, visit, FLOAT64, (other,), () if gradient is None else (gradient,))
+    _settle(values, rows)
+    value = reduce_values(values, reduction, count, rows.shape_of_numbers(False))
+    value = in_type(value, rows.dtype)
+    return (value, gradient) if return_grad else value

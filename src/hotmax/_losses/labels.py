@@ -1,0 +1,98 @@
+"""Class numbers as probabilities: one_hot and smooth_labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hotmax._core.arrays import (
+    FLOAT64,
+    Array,
+    Rows,
+    as_array,
+    check_size,
+    is_foreign,
+    normalize_axes,
+)
+from hotmax._core.checks import (
+    as_class_numbers,
+    as_integer,
+    as_probabilities,
+    as_smoothing,
+    class_count,
+    is_probabilities,
+)
+from hotmax._losses import generic
+
+
+def one_hot(targets: object, classes: int, *, axis: int = -1) -> Any:
+    """Class numbers as probabilities: 1 at the class, 0 elsewhere.
+
+    Args:
+        targets: Integers in 0..classes - 1, of any shape.
+        classes: How many classes there are.
+        axis: Where the new dimension goes in the result.
+
+    Returns:
+        An array with one dimension more than `targets`: float64, or the default float type of
+        another library.
+
+    Example:
+        >>> import hotmax as hm
+        >>> hm.one_hot([0, 2], 3)
+        array([[1., 0., 0.],
+               [0., 0., 1.]])
+
+    The same in NumPy:
+        np.eye(classes)[targets]
+    """
+    if is_foreign(targets):
+        return generic.one_hot(targets, classes, axis)
+    array = as_array(targets, "targets")
+    count = class_count(classes)
+    (place,) = normalize_axes(as_integer(axis, "axis"), array.ndim + 1)
+    check_size((*array.shape, count), "classes", count)
+    labels = as_class_numbers(array, array.shape, count, None)
+    hot = np.zeros((labels.size, count))
+    hot[np.arange(labels.size), labels] = 1.0
+    return np.moveaxis(hot.reshape(*array.shape, count), -1, place)
+
+
+def smooth_labels(
+    targets: object, label_smoothing: float, *, classes: int | None = None, axis: int = -1
+) -> Any:
+    """Targets mixed with the uniform distribution: (1 - s) y + s / n.
+
+    Args:
+        targets: Class numbers, which need `classes`, or probabilities along `axis`.
+        label_smoothing: s, from 0 (as they are) to 1 (uniform).
+        classes: How many classes there are, if the targets are class numbers.
+        axis: Where the classes go in the result, or lie in the probabilities.
+
+    Example:
+        >>> import hotmax as hm
+        >>> hm.smooth_labels([0, 2], 0.3, classes=3).round(3)
+        array([[0.8, 0.1, 0.1],
+               [0.1, 0.1, 0.8]])
+
+    The same in NumPy:
+        (1 - label_smoothing) * np.eye(classes)[targets] + label_smoothing / classes
+
+    Reference:
+        Szegedy et al., Rethinking the Inception architecture for computer vision, 2016.
+    """
+    if is_foreign(targets):
+        return generic.smooth_labels(targets, label_smoothing, classes, axis)
+    smoothing = as_smoothing(label_smoothing)
+    if is_probabilities(targets, (0,)):
+        rows = Rows(targets, as_integer(axis, "axis"), 1.0, None)
+        hot = as_probabilities(targets, rows)
+        if classes is not None and classes != rows.classes:
+            raise ValueError(f"classes must be {rows.classes}, that of targets, got {classes}")
+        soft: Array = (1.0 - smoothing) * hot.astype(FLOAT64) + smoothing / rows.classes
+        return soft.astype(rows.dtype)
+    count = class_count(classes)
+    mixed: Array = (1.0 - smoothing) * one_hot(targets, count, axis=axis)
+    mixed += smoothing / count
+    return mixed

@@ -1,0 +1,1 @@
+"""Draws from logits: sample, filters, samplers, Gumbel-softmax, beam search."""

@@ -1,0 +1,1 @@
+"""softmax and its family: functions, derivatives, groups, diagnoses."""

@@ -1,0 +1,111 @@
+"""Softmax and logsumexp over groups of entries: ragged, in any order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hotmax._backends.operation import for_any_array
+from hotmax._core.arrays import FLOAT64, Array, Rows, as_array, normalize_axes
+from hotmax._core.checks import as_integer, check_segments
+from hotmax._core.rows import Batch, for_batches
+from hotmax._kernels.softmax.segments import (
+    segment_logsumexp_rows,
+    segment_softmax_rows,
+)
+from hotmax._softmax import generic_derivatives
+
+
+def _segments(
+    x: object,
+    segment_ids: object,
+    num_segments: object,
+    axis: object,
+    temperature: object,
+    where: object,
+) -> tuple[Rows, Array, Array]:
+    rows = Rows(x, as_integer(axis, "axis"), temperature, where)
+    ids = as_array(segment_ids, "segment_ids")
+    return rows, *check_segments(ids, rows.classes, num_segments)
+
+
+@for_any_array(generic_derivatives.segment_softmax)
+def segment_softmax(
+    x: object,
+    segment_ids: object,
+    *,
+    num_segments: int | None = None,
+    axis: int = -1,
+    temperature: object = 1.0,
+    where: object = None,
+) -> Any:
+    """Softmax within groups: exp(x / T) over the sum of exp(x / T) of the entry's own group.
+
+    Args:
+        x, temperature, where: As in `softmax`.
+        segment_ids: Integers, one for each entry along `axis`: the groups, in any order.
+        num_segments: How many groups there are, if the last ones are empty.
+        axis: The entries: an int.
+
+    Returns:
+        Probabilities in the shape and float type of x, which add up to 1 over each group.
+
+    Example:
+        >>> import hotmax as hm
+        >>> hm.segment_softmax([0.0, 5.0, 0.0, 1.0], [0, 1, 0, 1]).round(4)
+        array([0.5  , 0.982, 0.5  , 0.018])
+
+    The same in NumPy, where nothing overflows:
+        np.exp(x / T) / (np.exp(x / T) @ (ids[:, None] == ids))
+    """
+    rows, order, starts = _segments(x, segment_ids, num_segments, axis, temperature, where)
+    out = np.empty(rows.shape, rows.dtype)
+
+    def visit(batch: Batch) -> None:
+        segment_softmax_rows(batch.x, order, starts, *batch.outs, batch.temperature)
+
+    for_batches(rows, visit, FLOAT64, (), (out,))
+    return out if out.ndim else out[()]
+
+
+@for_any_array(generic_derivatives.segment_logsumexp)
+def segment_logsumexp(
+    x: object,
+    segment_ids: object,
+    *,
+    num_segments: int | None = None,
+    axis: int = -1,
+    temperature: object = 1.0,
+    where: object = None,
+) -> Any:
+    """log sum exp(x / T) of each group; -inf for a group without entries.
+
+    Args:
+        x, segment_ids, axis, temperature, where: As in `segment_softmax`.
+        num_segments: How many groups there are; one more than the largest id, if not given.
+
+    Returns:
+        The shape and float type of x, with `axis` holding the groups.
+
+    Example:
+        >>> import hotmax as hm
+        >>> hm.segment_logsumexp([0.0, 5.0, 0.0], [0, 2, 0]).round(4)
+        array([0.6931,   -inf, 5.    ])
+
+    The same in NumPy, where nothing overflows:
+        np.log(np.exp(x / T) @ (ids[:, None] == np.arange(ids.max() + 1)))
+    """
+    rows, order, starts = _segments(x, segment_ids, num_segments, axis, temperature, where)
+    values = np.full((rows.count, starts.size - 1), -np.inf)
+
+    def visit(batch: Batch) -> None:
+        part = values[batch.numbers]
+        segment_logsumexp_rows(batch.x, order, starts, part, batch.temperature)
+
+    for_batches(rows, visit, FLOAT64)
+    shape = rows.shape_of_numbers(False)
+    with np.errstate(all="ignore"):
+        result = values.astype(rows.dtype).reshape(*shape, starts.size - 1)
+    places = normalize_axes(rows.axes, rows.x.ndim)
+    return np.moveaxis(result, -1, places[0]) if places else result

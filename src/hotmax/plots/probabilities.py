@@ -1,0 +1,306 @@
+"""Probabilities of one row, and what temperature does to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import hotmax as hm
+from hotmax._backends.protocol import numpy_of
+from hotmax._core.arrays import Array, as_array, as_temperature
+from hotmax._core.pictures import (
+    COLORS,
+    DASHES,
+    INK,
+    MARKERS,
+    MUTED,
+    SKY,
+    VERMILION,
+    axes_of,
+    panels,
+    percent,
+    picture,
+    shortened,
+)
+from hotmax._sampling.frequencies import Frequencies
+
+COLOURED = len(COLORS)  # classes with a line of their own; the others are thin and grey
+
+
+def one_row(logits: object) -> Array:
+    x = as_array(numpy_of(logits, "logits"), "logits").astype(np.float64)
+    if x.ndim != 1 or x.size == 0:
+        raise ValueError(f"logits must be one row of at least one class, got shape {x.shape}")
+    return x
+
+
+def names_of(classes: Sequence[object] | None, count: int) -> tuple[str, ...]:
+    """The names of classes; their numbers if they have none."""
+    if classes is None:
+        return tuple(map(str, range(count)))
+    if isinstance(classes, str) or len(classes) != count:
+        raise ValueError(f"classes must be a list of {count} names, got {classes!r}")
+    return tuple(map(str, classes))
+
+
+# --- one row ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Probabilities:
+    """softmax of one row: `logits`, `probabilities`, the `temperature`, and names of `classes`."""
+
+    logits: Array
+    probabilities: Array
+    temperature: float
+    classes: tuple[str, ...]
+
+
+def probabilities(
+    logits: object, *, temperature: float = 1.0, classes: Sequence[object] | None = None
+) -> Probabilities:
+    """softmax of one row at one temperature, to be drawn.
+
+    Example:
+        >>> from hotmax import plots
+        >>> plots.probabilities([0.0, 0.0]).probabilities
+        array([0.5, 0.5])
+    """
+    x = one_row(logits)
+    p = hm.softmax(x, temperature=temperature)
+    return Probabilities(x, p, float(temperature), names_of(classes, x.size))
+
+
+@picture
+def plot_probabilities(result: Probabilities, *, ax: Any = None) -> Any:
+    """Probabilities as bars, with the line of the uniform distribution."""
+    p = result.probabilities
+    ax = axes_of(ax)
+    places = np.arange(p.size)
+    ax.bar(places, p, color=SKY, width=0.8 if p.size <= 40 else 1.0)
+    uniform = 1.0 / p.size
+    label = f"uniform, {100 * uniform:.3g} %"
+    ax.axhline(uniform, color=VERMILION, linewidth=1.2, dashes=(5, 2), label=label)
+    ax.legend(loc="upper left")
+    if p.size <= 12:
+        for place, value in enumerate(p):
+            text = f"{100 * value:.3g} %"
+            at = uniform if 0.0 < uniform - value < 0.06 else value  # not through the line
+            ax.annotate(text, (place, at), (0, 3), textcoords="offset points", ha="center",
+                        fontsize=8)  # fmt: skip
+        ax.set_xticks(places, [shortened(name, 10) for name in result.classes])
+    ax.set_ylim(0, 1.25 * max(float(p.max()), uniform))
+    ax.set_xlim(-0.6, p.size - 0.4)
+    ax.set_xlabel("class")
+    ax.set_ylabel("probability")
+    ax.set_title(f"softmax at T = {result.temperature:g}")
+    ax.grid(False, axis="x")
+    return ax
+
+
+# --- over temperatures ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """softmax of one row over temperatures.
+
+    Attributes:
+        logits: The row.
+        temperatures: In the order given; 0 and inf may be among them.
+        probabilities: (temperatures, classes).
+        entropy: At each temperature, in nats.
+        classes: Names.
+    """
+
+    logits: Array
+    temperatures: Array
+    probabilities: Array
+    entropy: Array
+    classes: tuple[str, ...]
+
+
+def sweep(
+    logits: object,
+    temperatures: Sequence[float] | Array | None = None,
+    *,
+    classes: Sequence[object] | None = None,
+) -> Sweep:
+    """softmax of one row over temperatures: by default 0, 121 from 0.01 to 100, and inf.
+
+    Example:
+        >>> from hotmax import plots
+        >>> plots.sweep([1.0, 2.0], [0.0, 1.0, float("inf")]).probabilities.round(3)
+        array([[0.   , 1.   ],
+               [0.269, 0.731],
+               [0.5  , 0.5  ]])
+    """
+    x = one_row(logits)
+    if temperatures is None:
+        heat = np.concatenate([[0.0], np.geomspace(0.01, 100.0, 121), [np.inf]])
+    else:
+        heat = np.atleast_1d(as_temperature(temperatures, "temperatures"))
+        if heat.ndim != 1 or heat.size == 0:
+            raise ValueError(f"temperatures must be one list of numbers, got shape {heat.shape}")
+    rows = np.broadcast_to(x, (heat.size, x.size))
+    return Sweep(
+        x,
+        heat,
+        hm.softmax(rows, temperature=heat[:, None]),
+        hm.entropy(rows, temperature=heat[:, None]),
+        names_of(classes, x.size),
+    )
+
+
+def tied_dashes(x: Array) -> list[Any]:
+    """How to draw each class's line: those that coincide take turns, so that all are seen."""
+    dashes: list[Any] = []
+    for c in range(x.size):
+        same = np.flatnonzero(x == x[c])
+        turn = int(np.searchsorted(same, c))
+        if same.size == 1:
+            dashes.append(DASHES[c % len(DASHES)])
+        else:
+            dashes.append((5.0 * turn, (5.0, 5.0 * (same.size - 1))))
+    return dashes
+
+
+@picture
+def plot_sweep(result: Sweep, *, ax: Any = None) -> Any:
+    """Probabilities over temperature on a log axis, with the limits 0 and inf at its ends.
+
+    Below, the entropy. Classes with equal logits share one line, in dashes of their colours.
+    """
+    t = result.temperatures
+    if (t < 0.0).any():
+        raise ValueError(f"plot_sweep draws temperatures from 0 up, got {t[t < 0][0]:g}")
+    order = np.argsort(t, kind="stable")
+    t, p, h = t[order], result.probabilities[order], result.entropy[order]
+    inner = (t > 0.0) & (t < np.inf)
+    inside = t[inner] if inner.any() else np.array([0.1, 10.0])
+    low, high = float(inside.min()), float(inside.max())
+    if low == high:
+        low, high = low / 3, high * 3
+    margin = (high / low) ** 0.12
+    ends = low / margin, high * margin
+    place = np.where(t == 0.0, ends[0], np.where(t == np.inf, ends[1], t))
+    ax = axes_of(ax, 4.6, 4.4)
+    upper, lower = panels(ax, (2.6, 1.0))
+    dashes = tied_dashes(result.logits)
+    leading = np.argsort(-result.logits, kind="stable")[:COLOURED]
+    rank = {int(c): i for i, c in enumerate(leading)}
+    for c in range(result.logits.size):
+        if c not in rank:
+            upper.plot(t[inner], p[inner, c], color=MUTED, linewidth=0.7, alpha=0.5, zorder=1)
+    few = int(inner.sum()) <= 15
+    for c, i in rank.items():
+        color, marker = COLORS[i], MARKERS[i]
+        label = f"{shortened(result.classes[c], 12)}: {result.logits[c]:g}"
+        upper.plot(
+            t[inner], p[inner, c], color=color, linestyle=dashes[c], label=label,
+            marker=marker if few else "", markersize=3,
+        )  # fmt: skip
+        upper.plot(
+            place[~inner], p[~inner, c], color=color, marker=marker, linestyle="", clip_on=False,
+            markersize=8.0 - i,
+        )  # fmt: skip
+    lower.plot(t[inner], h[inner], color=INK)
+    lower.plot(place[~inner], h[~inner], "o", color=INK, clip_on=False)
+    for panel in (upper, lower):
+        panel.set_xscale("log")
+        has = t[0] == 0.0, t[-1] == np.inf
+        panel.set_xlim(
+            ends[0] / margin**0.3 if has[0] else low / margin**0.3,
+            ends[1] * margin**0.3 if has[1] else high * margin**0.3,
+        )
+        panel.minorticks_off()
+        powers = 10.0 ** np.arange(np.ceil(np.log10(low) - 1e-9), np.floor(np.log10(high)) + 1)
+        inner_ticks = list(powers) if powers.size > 1 else sorted(set(inside.tolist()))
+        every = -(-len(inner_ticks) // 6)
+        inner_ticks = inner_ticks[::every]
+        names = {tick: f"{tick:.3g}" for tick in inner_ticks}
+        for end, there, name in zip(ends, has, ("0", "\N{INFINITY}"), strict=True):
+            if there:
+                names[end] = name
+                panel.axvline(end, color=MUTED, linewidth=0.8, dashes=(1, 2), zorder=0)
+        panel.set_xticks(list(names), list(names.values()))
+    upper.tick_params(labelbottom=False)
+    upper.set_ylim(-0.02, 1.02)
+    upper.set_ylabel("probability")
+    upper.legend(title="class: logit", title_fontsize=8, loc="upper right", labelspacing=0.25)
+    lower.set_ylim(0, max(1.1 * float(np.log(max(result.logits.size, 2))), 0.1))
+    lower.axhline(np.log(result.logits.size), color=MUTED, linewidth=0.8, dashes=(4, 3))
+    lower.set_ylabel("entropy")
+    lower.set_xlabel("temperature")
+    return ax
+
+
+@picture
+def plot_frequencies(result: Frequencies, *, ax: Any = None) -> Any:
+    """How often each class was drawn at each temperature, in percent, beside its probability."""
+    count = result.temperatures.size
+    columns = min(count, 2)
+    rows = -(-count // columns)
+    ax = axes_of(ax, 2.4 * columns, 2.3 * rows)
+    result.plot(panels(ax, (1.0,) * rows, columns, gap=0.42)[:count])
+    return ax
+
+
+# --- two classes ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Contour:
+    """softmax of two logits: `x` and `y` are the logits, `probability[i, j]` that of y[i]."""
+
+    x: Array
+    y: Array
+    probability: Array
+    temperature: float
+
+
+def contour(*, temperature: float = 1.0, extent: float = 5.0, points: int = 81) -> Contour:
+    """The probability of the second of two classes, over a square of logits.
+
+    Example:
+        >>> from hotmax import plots
+        >>> plots.contour(points=3).probability.round(2)
+        array([[0.5 , 0.01, 0.  ],
+               [0.99, 0.5 , 0.01],
+               [1.  , 0.99, 0.5 ]])
+    """
+    if not 0.0 < extent < np.inf:
+        raise ValueError(f"extent must be above 0 and finite, got {extent}")
+    if points < 2:
+        raise ValueError(f"points must be at least 2, got {points}")
+    line = np.linspace(-extent, extent, points)
+    x, y = np.meshgrid(line, line)
+    p = hm.softmax(np.stack([x, y], axis=-1), temperature=temperature)[..., 1]
+    return Contour(line, line, p, float(temperature))
+
+
+@picture
+def plot_contour(result: Contour, *, ax: Any = None) -> Any:
+    """The two-class contour: straight lines, since only the difference of logits counts."""
+    ax = axes_of(ax, 4.4, 3.8)
+    levels = np.linspace(0, 1, 11)
+    filled = ax.contourf(result.x, result.y, result.probability, levels, cmap="cividis")
+    marks = [0.01, 0.1, 0.5, 0.9, 0.99]
+    widths = [0.8, 0.8, 1.6, 0.8, 0.8]
+    shades = ["white", "white", "white", "black", "black"]
+    lines = ax.contour(
+        result.x, result.y, result.probability, marks, colors=shades, linewidths=widths
+    )
+    ax.clabel(lines, fmt=lambda level: f"{level:g}", fontsize=7)
+    ax.set_aspect("equal")
+    ax.grid(False)
+    ax.set_xlabel("logit of class 0")
+    ax.set_ylabel("logit of class 1")
+    ax.set_title(f"p of class 1 at T = {result.temperature:g}")
+    bar = ax.figure.colorbar(filled, ax=ax, fraction=0.05, ticks=[0, 0.25, 0.5, 0.75, 1])
+    bar.outline.set_visible(False)
+    percent(bar.ax.yaxis)
+    return ax

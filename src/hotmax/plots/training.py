@@ -1,0 +1,259 @@
+"""What gets through softmax when something is learnt: derivatives, losses, smoothed labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import hotmax as hm
+from hotmax._core.arrays import Array, refuse_masked
+from hotmax._core.pictures import (
+    BLUE,
+    COLORS,
+    DASHES,
+    INK,
+    MUTED,
+    VERMILION,
+    axes_of,
+    picture,
+    shortened,
+)
+from hotmax.plots.probabilities import names_of, one_row
+
+NUMBERED = 8  # classes up to which a heat map has its numbers written in
+
+
+@dataclass(frozen=True, eq=False)
+class JacobianMap:
+    """The derivatives of one row's softmax: `jacobian[i, j]` is that of p[i] by logit j."""
+
+    logits: Array
+    probabilities: Array
+    jacobian: Array
+    temperature: float
+    classes: tuple[str, ...]
+
+
+def jacobian_map(
+    logits: object, *, temperature: float = 1.0, classes: Sequence[object] | None = None
+) -> JacobianMap:
+    """The Jacobian of one row, to be drawn.
+
+    Example:
+        >>> from hotmax import plots
+        >>> plots.jacobian_map([0.0, 0.0]).jacobian
+        array([[ 0.25, -0.25],
+               [-0.25,  0.25]])
+    """
+    x = one_row(logits)
+    return JacobianMap(
+        x,
+        hm.softmax(x, temperature=temperature),
+        hm.jacobian(x, temperature=temperature),
+        float(temperature),
+        names_of(classes, x.size),
+    )
+
+
+@picture
+def plot_jacobian(result: JacobianMap, *, ax: Any = None) -> Any:
+    """The Jacobian as a heat map: what a logit gives its own class, it takes from the others."""
+    ax = axes_of(ax, 4.4, 3.8)
+    j = result.jacobian
+    size = max(float(np.abs(j).max()), 1e-300)
+    image = ax.imshow(j, cmap="PuOr_r", vmin=-size, vmax=size)
+    if j.shape[0] <= NUMBERED:
+        for row, column in np.ndindex(*j.shape):
+            dark = abs(j[row, column]) > 0.6 * size
+            ax.text(column, row, f"{j[row, column]:.2g}", ha="center", va="center",
+                    fontsize=7, color="white" if dark else "#1b1b1e")  # fmt: skip
+    if j.shape[0] <= 12:
+        names = [shortened(name, 8) for name in result.classes]
+        ax.set_xticks(range(len(names)), names)
+        ax.set_yticks(range(len(names)), names)
+    ax.grid(False)
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0)
+    ax.set_xlabel("by the logit of class")
+    ax.set_ylabel("derivative of p of class")
+    ax.set_title(f"Jacobian at T = {result.temperature:g}")
+    bar = ax.figure.colorbar(image, ax=ax, fraction=0.05)
+    bar.outline.set_visible(False)
+    return ax
+
+
+@dataclass(frozen=True, eq=False)
+class Slope:
+    """p (1 - p), the `slope` of a probability by its own logit, against the `probability`."""
+
+    probability: Array
+    slope: Array
+
+
+def slope(points: int = 201) -> Slope:
+    """The derivative of p by its own logit, from the Jacobian of two classes.
+
+    Example:
+        >>> from hotmax import plots
+        >>> plots.slope(3).slope
+        array([0.  , 0.25, 0.  ])
+    """
+    if points < 2:
+        raise ValueError(f"points must be at least 2, got {points}")
+    p = np.linspace(0.0, 1.0, points)
+    with np.errstate(divide="ignore"):
+        logits = np.stack([np.log(p), np.log1p(-p)], axis=1)
+    return Slope(p, hm.jacobian(logits)[:, 0, 0])
+
+
+@picture
+def plot_slope(result: Slope, *, ax: Any = None) -> Any:
+    """p (1 - p) against p: a sure softmax passes no gradient on."""
+    ax = axes_of(ax)
+    ax.plot(result.probability, result.slope, color=BLUE)
+    best = int(np.argmax(result.slope))
+    top = result.probability[best], result.slope[best]
+    ax.plot(*top, "o", color=BLUE)
+    ax.annotate(f"{top[1]:g} at p = {top[0]:g}", top, (0, 5), textcoords="offset points",
+                ha="center", fontsize=8)  # fmt: skip
+    for side, align in ((0.01, "left"), (0.99, "right")):
+        at = float(np.interp(side, result.probability, result.slope))
+        ax.plot(side, at, "D", color=VERMILION)
+        ax.annotate(f"{at:.2g} at p = {side:g}", (side, at), (14 if side < 0.5 else -14, 10),
+                    textcoords="offset points", ha=align, fontsize=8, color=VERMILION)  # fmt: skip
+    ax.set_xlim(-0.02, 1.02)
+    ax.set_ylim(0, 0.29)
+    ax.set_xlabel("p")
+    ax.set_ylabel("derivative by its own logit, p (1 - p)")
+    return ax
+
+
+@dataclass(frozen=True, eq=False)
+class LossGradients:
+    """How hard two losses pull at the right class's logit, against its `probability`.
+
+    Attributes:
+        probability: That of the right class.
+        cross_entropy, mae: Minus the derivative of each loss by the right class's logit.
+    """
+
+    probability: Array
+    cross_entropy: Array
+    mae: Array
+
+
+def loss_gradients(points: int = 199) -> LossGradients:
+    """Gradients of cross entropy and of the mean absolute error, for two classes.
+
+    Example:
+        >>> from hotmax import plots
+        >>> found = plots.loss_gradients(3)
+        >>> found.probability, found.cross_entropy, found.mae
+        (array([0.25, 0.5 , 0.75]), array([0.75, 0.5 , 0.25]), array([0.1875, 0.25  , 0.1875]))
+    """
+    if points < 1:
+        raise ValueError(f"points must be at least 1, got {points}")
+    p = np.arange(1, points + 1) / (points + 1)
+    logits = np.stack([np.log(p) - np.log1p(-p), np.zeros_like(p)], axis=1)
+    right = np.zeros(points, np.int64)
+    pulls = [
+        -loss(logits, right, reduction="none", return_grad=True)[1][:, 0]
+        for loss in (hm.cross_entropy, hm.mae_loss)
+    ]
+    return LossGradients(p, *pulls)
+
+
+@picture
+def plot_loss_gradients(result: LossGradients, *, ax: Any = None) -> Any:
+    """Cross entropy against the absolute error, which hardly learns from a confident mistake."""
+    ax = axes_of(ax)
+    ax.plot(result.probability, result.cross_entropy, color=BLUE, label="cross entropy: 1 - p")
+    ax.plot(
+        result.probability, result.mae, color=VERMILION, linestyle=DASHES[1],
+        label="absolute error: p (1 - p)",
+    )  # fmt: skip
+    ax.annotate(
+        "confidently wrong:\nno gradient left",
+        (result.probability[0], result.mae[0]),
+        (0.16, 0.42),
+        arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.8},
+        fontsize=8,
+        color=INK,
+        va="center",
+    )
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1.05)
+    ax.set_xlabel("p of the right class")
+    ax.set_ylabel("pull on its logit")
+    ax.legend(loc="upper right")
+    return ax
+
+
+@dataclass(frozen=True, eq=False)
+class Smoothing:
+    """Cross entropy against the margin of the right class, for amounts of label smoothing.
+
+    Attributes:
+        margin: The right logit above all others, which are equal.
+        amounts: Of label smoothing.
+        losses: (amounts, margins).
+        minima: The margin at which each is least; inf without smoothing.
+        classes: How many there are.
+    """
+
+    margin: Array
+    amounts: Array
+    losses: Array
+    minima: Array
+    classes: int
+
+
+def smoothing(
+    amounts: Sequence[float] = (0.0, 0.05, 0.1, 0.2), *, classes: int = 10, points: int = 181
+) -> Smoothing:
+    """The loss with smoothed labels: least at a finite margin, log((1 - s) n / s + 1).
+
+    Example:
+        >>> from hotmax import plots
+        >>> plots.smoothing([0.0, 0.1]).minima.round(3)
+        array([  inf, 4.511])
+    """
+    if classes < 2:
+        raise ValueError(f"classes must be at least 2, got {classes}")
+    refuse_masked(amounts, "amounts")
+    amount = np.asarray(amounts, np.float64)
+    if amount.ndim != 1 or not ((amount >= 0) & (amount < 1)).all():
+        raise ValueError(f"amounts must be a list of numbers from 0 to below 1, got {amounts!r}")
+    margin = np.linspace(-4.0, 14.0, points)
+    logits = np.zeros((points, classes))
+    logits[:, 0] = margin
+    right = np.zeros(points, np.int64)
+    losses = [
+        hm.cross_entropy(logits, right, label_smoothing=float(s), reduction="none") for s in amount
+    ]
+    with np.errstate(divide="ignore"):
+        minima = np.log((1 - amount) * classes / amount + 1)
+    return Smoothing(margin, amount, np.array(losses), minima, int(classes))
+
+
+@picture
+def plot_smoothing(result: Smoothing, *, ax: Any = None) -> Any:
+    """Label smoothing's effect on the loss: more certainty is punished beyond the minimum."""
+    ax = axes_of(ax)
+    for i, (s, losses) in enumerate(zip(result.amounts, result.losses, strict=True)):
+        color = COLORS[i % len(COLORS)]
+        label = f"smoothing {s:g}" if s else "none"
+        ax.plot(result.margin, losses, color=color, linestyle=DASHES[i % len(DASHES)], label=label)
+        if result.minima[i] < result.margin[-1]:
+            at = float(np.interp(result.minima[i], result.margin, losses))
+            ax.plot(result.minima[i], at, "o", color=color)
+    ax.plot([], [], "o", color=MUTED, label="least")
+    ax.set_xlim(result.margin[0], result.margin[-1])
+    ax.set_ylim(0, None)
+    ax.set_xlabel(f"right logit above the other {result.classes - 1}")
+    ax.set_ylabel("cross entropy, nats")
+    ax.legend(loc="upper right")
+    return ax
