@@ -186,7 +186,7 @@ TABLE: dict[str, Entry] = {
     **{
         name: over_logits(name)
         for name in (
-            *("jacobian", "hessian", "logsumexp_hessian", "temperature_derivative"),
+            *("softmax_jacobian", "softmax_hessian", "smoothmax_hessian", "temperature_derivative"),
             *("entropy_gradient", "entropy_temperature_derivative", "saturation"),
         )
     },
@@ -197,7 +197,7 @@ TABLE: dict[str, Entry] = {
             {"x": left_out, vector: ZERO, "where": disallowed, "temperature": refused},
             {"where": TRUE, **ROW},
         )
-        for name, vector in (("jvp", "tangent"), ("vjp", "cotangent"))
+        for name, vector in (("softmax_jvp", "tangent"), ("softmax_vjp", "cotangent"))
     },
     **{
         name: Entry(
@@ -269,8 +269,8 @@ TABLE: dict[str, Entry] = {
         {"logits": X, "tokens": np.array([0, 1, 1]), "repetition": 1.5, "presence": 0.5},
         {"logits": ABSENT, "tokens": PADDING},
     ),
-    "bias": Entry(
-        hm.bias,
+    "add_bias": Entry(
+        hm.add_bias,
         {"logits": X, "tokens": np.array([0, 2])},
         {"logits": ABSENT, "tokens": refused},
     ),

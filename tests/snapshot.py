@@ -87,9 +87,10 @@ TOKENS = np.array([[0, 1, 1], [2, 2, 2], [4, 3, -1], [0, 0, 0], [1, 2, 3], [4, 4
 # Functions of more than logits, or that are not of the core: name, arguments, options.
 OTHERS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     *((name, (X,), {"temperature": t}) for t in TEMPERATURES for name in (
-        "jacobian", "hessian", "temperature_derivative", "entropy_gradient",
+        "softmax_jacobian", "softmax_hessian", "temperature_derivative", "entropy_gradient",
         "entropy_temperature_derivative")),
-    *((name, (X, Y), {"temperature": t}) for t in TEMPERATURES for name in ("jvp", "vjp")),
+    *((name, (X, Y), {"temperature": t})
+      for t in TEMPERATURES for name in ("softmax_jvp", "softmax_vjp")),
     *(
         (name, (X, targets), {"return_grad": True, **options})
         for name in ("cross_entropy", "focal_loss", "mae_loss", "brier_loss")
@@ -138,7 +139,7 @@ DRAWS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("gumbel_softmax", (X,), {"seed": 3, "temperature": 0.5}),
     ("gumbel_softmax", (X,), {"seed": 3, "hard": True}),
     ("penalize", (X, TOKENS), {"repetition": 1.2, "frequency": 0.1, "presence": 0.3}),
-    ("bias", (X, {0: 1.5, 3: -np.inf}), {}),
+    ("add_bias", (X, {0: 1.5, 3: -np.inf}), {}),
     ("temperature_for_entropy", (X, 0.5), {"per_row": True}),
 ]  # fmt: skip
 
@@ -175,7 +176,7 @@ def library_calls(*names: str) -> Iterator[Call]:
                 continue
             if kind.name == "dask" and name in SMALL_ON_DASK:
                 continue
-            if not kind.exact and (name == "hessian" or name in seen):
+            if not kind.exact and (name == "softmax_hessian" or name in seen):
                 continue  # every number is kept, and jax compiles every shape: once is enough
             seen.add(name)
 

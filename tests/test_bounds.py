@@ -47,11 +47,11 @@ CALLS = """
             f(x, y, temperature=t, ignore_index=-1, return_grad=True)
         hm.kl_divergence(x, soft, temperature=t, return_grad=True)
         hm.distillation_loss(x, soft, t, return_grad=True)
-        hm.jvp(x, soft, temperature=t), hm.temperature_derivative(x, temperature=t)
+        hm.softmax_jvp(x, soft, temperature=t), hm.temperature_derivative(x, temperature=t)
         hm.entropy_temperature_derivative(x, temperature=t)
         hm.segment_softmax(x, np.arange(n) % 4, temperature=t)
         hm.segment_logsumexp(x, np.arange(n) % 4, temperature=t)
-    hm.jacobian(x[:, :9]), hm.hessian(x[:, :9])
+    hm.softmax_jacobian(x[:, :9]), hm.softmax_hessian(x[:, :9])
     for shape in [(1, 1), (40, 7), (3, 5000)]:  # here and below the type changes no index
         x = np.round(rng.normal(size=shape).astype(np.float32) * 4)
         for t in (1.0, 0.0, np.inf):

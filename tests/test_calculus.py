@@ -43,13 +43,13 @@ def close(got, true, ulps, scale=None):
 @each_heat
 def test_tensors_against_mpmath(row, heat):
     x = np.array(row)
-    got = hm.jacobian(x, temperature=heat)
+    got = hm.softmax_jacobian(x, temperature=heat)
     close(got, truth.jacobian(x, heat), 4)
-    close(hm.logsumexp_hessian(x, temperature=heat), truth.jacobian(x, heat), 4)
-    single = hm.jacobian(x.astype(np.float32), temperature=heat)
+    close(hm.smoothmax_hessian(x, temperature=heat), truth.jacobian(x, heat), 4)
+    single = hm.softmax_jacobian(x.astype(np.float32), temperature=heat)
     assert single.dtype == np.float32
     close(single, truth.jacobian(x.astype(np.float32), heat), 1)
-    third = hm.hessian(x, temperature=heat)
+    third = hm.softmax_hessian(x, temperature=heat)
     true = truth.hessian(x, heat)
     error = np.abs(third - true.astype(float))
     size = np.abs(got).max(initial=0) / abs(heat)  # 1 - 2 p cancels where p is near 1/2
@@ -69,10 +69,12 @@ def test_directions_against_mpmath(row, heat):
     x = np.array(row)
     v = np.random.default_rng(0).standard_normal(x.size)
     true = truth.jvp(x, v, heat)
-    for function in (hm.jvp, hm.vjp):
+    for function in (hm.softmax_jvp, hm.softmax_vjp):
         got = function(x, v, temperature=heat)
         np.testing.assert_allclose(got, true.astype(float), rtol=2e-14, atol=0)
-        np.testing.assert_allclose(got, hm.jacobian(x, temperature=heat) @ v, rtol=1e-9, atol=1e-16)
+        np.testing.assert_allclose(
+            got, hm.softmax_jacobian(x, temperature=heat) @ v, rtol=1e-9, atol=1e-16
+        )
 
 
 @each_row
@@ -100,14 +102,14 @@ def test_finite_differences(heat):
     for i in range(x.size):
         by_x = truth.numeric_gradient(lambda z, i=i: truth.probabilities(z, heat)[i], x)
         np.testing.assert_allclose(
-            hm.jacobian(x, temperature=heat)[i], by_x.astype(float), rtol=1e-14
+            hm.softmax_jacobian(x, temperature=heat)[i], by_x.astype(float), rtol=1e-14
         )
         for j in range(x.size):
             second = truth.numeric_gradient(
                 lambda z, i=i, j=j: truth.jacobian_of(truth.probabilities(z, heat), i, j, heat), x
             )
             np.testing.assert_allclose(
-                hm.hessian(x, temperature=heat)[i, j], second.astype(float), atol=1e-15
+                hm.softmax_hessian(x, temperature=heat)[i, j], second.astype(float), atol=1e-15
             )
     h = mp.mpf(2) ** -60
     up, down = (truth.probabilities(exact, mp.mpf(heat) + s) for s in (h, -h))
@@ -130,7 +132,7 @@ def test_two_classes_are_the_sigmoid():
         s = 1 / (1 + mp.exp(-mp.mpf(gap)))
         rest = mp.exp(-mp.mpf(gap)) * s
         true = np.array([[s * rest, -s * rest], [-s * rest, s * rest]])
-        close(hm.jacobian([gap, 0.0]), true, 3)
+        close(hm.softmax_jacobian([gap, 0.0]), true, 3)
 
 
 @each_heat
@@ -144,26 +146,26 @@ def test_against_torch_and_jax(heat):
         return torch.softmax(z / heat, -1)
 
     full = torch.autograd.functional.jacobian(softmax, t).numpy()
-    got = hm.jacobian(x, temperature=heat)
+    got = hm.softmax_jacobian(x, temperature=heat)
     for r in range(3):
         np.testing.assert_allclose(got[r], full[r, :, r, :], atol=1e-15)
     theirs = torch.autograd.functional.jvp(softmax, t, torch.from_numpy(v))[1].numpy()
-    np.testing.assert_allclose(hm.jvp(x, v, temperature=heat), theirs, atol=1e-15)
+    np.testing.assert_allclose(hm.softmax_jvp(x, v, temperature=heat), theirs, atol=1e-15)
     theirs = torch.autograd.functional.vjp(softmax, t, torch.from_numpy(v))[1].numpy()
-    np.testing.assert_allclose(hm.vjp(x, v, temperature=heat), theirs, atol=1e-15)
+    np.testing.assert_allclose(hm.softmax_vjp(x, v, temperature=heat), theirs, atol=1e-15)
 
     def by_jax(z, h):
         return jax.nn.softmax(z / h)
 
     second = jax.hessian(by_jax)(x[0], heat)
-    np.testing.assert_allclose(hm.hessian(x, temperature=heat)[0], second, atol=1e-14)
+    np.testing.assert_allclose(hm.softmax_hessian(x, temperature=heat)[0], second, atol=1e-14)
     np.testing.assert_allclose(
         hm.temperature_derivative(x, temperature=heat)[0],
         jax.jacfwd(by_jax, 1)(x[0], heat),
         atol=1e-14,
     )
     third = jax.hessian(lambda z: heat * jax.nn.logsumexp(z / heat))(x[0])
-    np.testing.assert_allclose(hm.logsumexp_hessian(x, temperature=heat)[0], third, atol=1e-14)
+    np.testing.assert_allclose(hm.smoothmax_hessian(x, temperature=heat)[0], third, atol=1e-14)
 
     def entropy(z, h):
         p = jax.nn.softmax(z / h)
@@ -182,15 +184,15 @@ def test_against_torch_and_jax(heat):
 def test_limits_of_temperature():
     x = [1.0, 3.0, 2.0]
     for heat in (0.0, -0.0, INF, -INF):
-        same(hm.jacobian(x, temperature=heat), np.zeros((3, 3)))
-        same(hm.hessian(x, temperature=heat), np.zeros((3, 3, 3)))
-        same(hm.jvp(x, [1.0, 2.0, 3.0], temperature=heat), np.zeros(3))
+        same(hm.softmax_jacobian(x, temperature=heat), np.zeros((3, 3)))
+        same(hm.softmax_hessian(x, temperature=heat), np.zeros((3, 3, 3)))
+        same(hm.softmax_jvp(x, [1.0, 2.0, 3.0], temperature=heat), np.zeros(3))
         same(hm.temperature_derivative(x, temperature=heat), np.zeros(3))
         same(hm.entropy_gradient(x, temperature=heat), np.zeros(3))
         same(hm.entropy_temperature_derivative(x, temperature=heat), 0)
     tied = [1.0, 1.0, 0.0]
-    same(hm.jacobian(tied, temperature=0), [[INF, -INF, 0], [-INF, INF, 0], [0, 0, 0]])
-    same(hm.jvp(tied, [1.0, 0.0, 9.0], temperature=0), [INF, -INF, 0])
+    same(hm.softmax_jacobian(tied, temperature=0), [[INF, -INF, 0], [-INF, INF, 0], [0, 0, 0]])
+    same(hm.softmax_jvp(tied, [1.0, 0.0, 9.0], temperature=0), [INF, -INF, 0])
     same(hm.temperature_derivative(tied, temperature=0), [0, 0, 0])
     small = hm.temperature_derivative(x, temperature=0.02)
     np.testing.assert_allclose(
@@ -202,22 +204,29 @@ def test_limits_of_temperature():
 def test_special_rows_and_masks():
     x = np.array([[NAN, 0.0, 1.0], [-INF] * 3, [-INF, 1.0, 2.0], [INF, 1.0, 2.0]])
     v = np.array([5.0, 1.0, -2.0])
-    shorter = hm.jacobian([1.0, 2.0])
-    got = hm.jacobian(x)
+    shorter = hm.softmax_jacobian([1.0, 2.0])
+    got = hm.softmax_jacobian(x)
     assert np.isnan(got[:2]).all()
     same(got[2, 1:, 1:], shorter)
     same(got[2, 0], [0, 0, 0])
     same(got[3], np.zeros((3, 3)))
-    for function in (lambda z: hm.jvp(z, v), hm.temperature_derivative, hm.entropy_gradient):
+    for function in (
+        lambda z: hm.softmax_jvp(z, v),
+        hm.temperature_derivative,
+        hm.entropy_gradient,
+    ):
         result = function(x)
         assert np.isnan(result[:2]).all()
         same(result[3], [0, 0, 0])
         assert result[2, 0] == 0
     where = np.array([False, True, True])
     x[2, 0] = NAN
-    same(hm.jacobian(x[2], where=where)[1:, 1:], shorter)
-    same(hm.jacobian(x[2], where=where)[0], [0, 0, 0])
-    same(hm.jvp(x[2], [NAN, 1.0, -2.0], where=where), [0, *hm.jvp([1.0, 2.0], [1.0, -2.0])])
+    same(hm.softmax_jacobian(x[2], where=where)[1:, 1:], shorter)
+    same(hm.softmax_jacobian(x[2], where=where)[0], [0, 0, 0])
+    same(
+        hm.softmax_jvp(x[2], [NAN, 1.0, -2.0], where=where),
+        [0, *hm.softmax_jvp([1.0, 2.0], [1.0, -2.0])],
+    )
     same(hm.temperature_derivative(x[2], where=where), [0, *hm.temperature_derivative([1.0, 2.0])])
     same(
         hm.entropy_temperature_derivative(x[2], where=where),
@@ -226,43 +235,43 @@ def test_special_rows_and_masks():
     for f in (hm.temperature_derivative, hm.entropy_gradient):
         same(f(x[2], where=False), [0, 0, 0])
     same(hm.entropy_temperature_derivative(x[2], where=False), 0)
-    same(hm.jacobian(x[2], where=False), np.zeros((3, 3)))
+    same(hm.softmax_jacobian(x[2], where=False), np.zeros((3, 3)))
 
 
 def test_axes_and_temperatures_for_each_row():
     x = np.random.default_rng(0).standard_normal((2, 4, 3))
     v = np.random.default_rng(1).standard_normal((2, 4, 3))
     turned, v_turned = np.moveaxis(x, 1, -1), np.moveaxis(v, 1, -1)
-    assert hm.jacobian(x, axis=1).shape == (2, 3, 4, 4)
-    same(hm.jacobian(x, axis=1), hm.jacobian(turned))
-    same(hm.hessian(x, axis=1), hm.hessian(turned))
-    same(np.moveaxis(hm.jvp(x, v, axis=1), 1, -1), hm.jvp(turned, v_turned))
+    assert hm.softmax_jacobian(x, axis=1).shape == (2, 3, 4, 4)
+    same(hm.softmax_jacobian(x, axis=1), hm.softmax_jacobian(turned))
+    same(hm.softmax_hessian(x, axis=1), hm.softmax_hessian(turned))
+    same(np.moveaxis(hm.softmax_jvp(x, v, axis=1), 1, -1), hm.softmax_jvp(turned, v_turned))
     same(
         np.moveaxis(hm.temperature_derivative(x, axis=1), 1, -1), hm.temperature_derivative(turned)
     )
-    same(hm.jacobian(x, axis=None), hm.jacobian(x.reshape(-1)))
+    same(hm.softmax_jacobian(x, axis=None), hm.softmax_jacobian(x.reshape(-1)))
     same(
         hm.entropy_temperature_derivative(x, axis=(0, 2)),
         hm.entropy_temperature_derivative(np.moveaxis(x, 1, 0).reshape(4, 6)),
     )
     heat = np.array([0.5, 2.0]).reshape(2, 1, 1)
-    got = hm.jacobian(x, axis=1, temperature=heat)
+    got = hm.softmax_jacobian(x, axis=1, temperature=heat)
     for r, t in enumerate((0.5, 2.0)):
-        same(got[r], hm.jacobian(x[r], axis=0, temperature=t))
-    assert hm.jacobian(np.zeros((2, 0))).shape == (2, 0, 0)
-    assert hm.jvp(np.zeros((0, 3)), 1.0).shape == (0, 3)
-    assert hm.jacobian(np.zeros(3, np.float16)).dtype == np.float16
-    assert hm.jacobian([1, 2]).dtype == np.float64
+        same(got[r], hm.softmax_jacobian(x[r], axis=0, temperature=t))
+    assert hm.softmax_jacobian(np.zeros((2, 0))).shape == (2, 0, 0)
+    assert hm.softmax_jvp(np.zeros((0, 3)), 1.0).shape == (0, 3)
+    assert hm.softmax_jacobian(np.zeros(3, np.float16)).dtype == np.float16
+    assert hm.softmax_jacobian([1, 2]).dtype == np.float64
 
 
 def test_refused():
     with pytest.raises(ValueError, match="tangent must broadcast to the shape of x"):
-        hm.jvp([1.0, 2.0], [1.0, 2.0, 3.0])
+        hm.softmax_jvp([1.0, 2.0], [1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match="cotangent must broadcast"):
-        hm.vjp([1.0, 2.0], [[1.0, 2.0], [1.0, 2.0]])
+        hm.softmax_vjp([1.0, 2.0], [[1.0, 2.0], [1.0, 2.0]])
     with pytest.raises(TypeError, match="tangent must hold"):
-        hm.jvp([1.0, 2.0], ["a", "b"])
+        hm.softmax_jvp([1.0, 2.0], ["a", "b"])
     with pytest.raises(TypeError, match="x must hold"):
-        hm.jacobian(np.zeros(2, complex))
+        hm.softmax_jacobian(np.zeros(2, complex))
     with pytest.raises(ValueError, match="temperature must not be nan"):
-        hm.hessian([1.0, 2.0], temperature=NAN)
+        hm.softmax_hessian([1.0, 2.0], temperature=NAN)

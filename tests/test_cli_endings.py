@@ -48,6 +48,7 @@ def test_signals_leave_no_draft(predictions):
             os.kill(os.getpid(), number)
             time.sleep(60)
 
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests under nohup inherit SIG_IGN
         predict_proba = hm.calibration.TemperatureScaling.predict_proba
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             hm.calibration.TemperatureScaling.predict_proba = stopped

@@ -200,7 +200,7 @@ BY_POSITION = {
     "gumbel_softmax": {"temperature"},
     "one_hot": {"classes"},
     "beam_search": {"start"},
-    "bias": {"tokens"},
+    "add_bias": {"tokens"},
     "penalize": {"tokens"},
     "report": {"labels", "classes"},
     "smooth_labels": {"label_smoothing"},
@@ -257,8 +257,8 @@ MORE = {
 CALLED_WITH = {
     "one_hot": ("targets", "classes"),
     "smooth_labels": ("targets", "label_smoothing"),
-    "jvp": ("x", "v"),
-    "vjp": ("x", "v"),
+    "softmax_jvp": ("x", "v"),
+    "softmax_vjp": ("x", "v"),
     "segment_softmax": ("x", "ids"),
     "segment_logsumexp": ("x", "ids"),
     "perplexity": ("x", "y"),
@@ -275,7 +275,7 @@ OPTIONS = {
 }
 
 # Draws and searches, which no NumPy expression says.
-NO_FORMULA = {"Sampler", "beam_search", "bias", "frequencies", "get_threads", "gumbel_softmax"}
+NO_FORMULA = {"Sampler", "beam_search", "add_bias", "frequencies", "get_threads", "gumbel_softmax"}
 NO_FORMULA |= {"penalize", "sample", "set_threads", "truncate", "saturation"}
 NO_FORMULA |= {"temperature_for_entropy", "report"}
 
@@ -534,12 +534,13 @@ PLAIN = """
                 for target in (y, hm.one_hot(y, n).astype(kind)):
                     v, g = hm.cross_entropy(x, target, return_grad=True, **options)
                     print("cross_entropy", kind, n, 1.0, float(v))
-            print("jvp", kind, n, 1.0, *hm.jvp(x, y[:, None]).ravel().astype(float).tolist())
+            jvp = hm.softmax_jvp(x, y[:, None]).ravel().astype(float).tolist()
+            print("softmax_jvp", kind, n, 1.0, *jvp)
     for f in (hm.mae_loss, hm.brier_loss, hm.focal_loss, hm.nll_loss):
         print(f.__name__, kind, n, 1.0, float(f(x, y)))
     print("kl", kind, n, 1.0, float(hm.kl_divergence(x, x[::-1])))
     print("distil", kind, n, 1.0, float(hm.distillation_loss(x, x[::-1], 2.0)))
-    print("jacobian", kind, n, 1.0, *hm.jacobian(x[:, :3]).ravel().tolist())
+    print("softmax_jacobian", kind, n, 1.0, *hm.softmax_jacobian(x[:, :3]).ravel().tolist())
     print("segments", kind, n, 1.0, *hm.segment_softmax(x, np.arange(70) % 3).ravel().tolist())
     for kind in ("float32", "float64"):
         q, k, v = rng.standard_normal((3, 2, 5)).astype(kind)

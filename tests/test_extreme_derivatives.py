@@ -294,8 +294,8 @@ def calculus(dtype: type, flush: bool) -> dict[str, tuple[object, Truth]]:
             lambda x, **more: hm.entropy_temperature_derivative(x, **more)[:, None],
             spread_of,
         ),
-        "jacobian": (hm.jacobian, jacobian_of),
-        "hessian": (hm.hessian, hessian_of),
+        "softmax_jacobian": (hm.softmax_jacobian, jacobian_of),
+        "softmax_hessian": (hm.softmax_hessian, hessian_of),
     }
     largest = {}
     for i, v in enumerate(directions(size)):
@@ -304,10 +304,10 @@ def calculus(dtype: type, flush: bool) -> dict[str, tuple[object, Truth]]:
         v = np.array(v, dtype)
 
         def along(x, v=v, **more):
-            return (hm.jvp if v[0] == 1 else hm.vjp)(x, v, **more)
+            return (hm.softmax_jvp if v[0] == 1 else hm.softmax_vjp)(x, v, **more)
 
-        table[f"jvp {i}"] = along, jvp_of(v.astype(float).tolist())
-        largest[f"jvp {i}"] = float(np.abs(v).max())
+        table[f"softmax_jvp {i}"] = along, jvp_of(v.astype(float).tolist())
+        largest[f"softmax_jvp {i}"] = float(np.abs(v).max())
     return {
         name: (function, truth_of(grid, true, 32, largest.get(name, 1.0)))
         for name, (function, true) in table.items()
@@ -316,7 +316,9 @@ def calculus(dtype: type, flush: bool) -> dict[str, tuple[object, Truth]]:
 
 def check_calculus(grid: Grid, call) -> None:
     for name, (function, true) in calculus(grid.dtype, grid.flush).items():
-        tied = name in ("jacobian", "hessian") or name.startswith("jvp")  # inf at T = 0
+        tied = name in ("softmax_jacobian", "softmax_hessian") or name.startswith(
+            "softmax_jvp"
+        )  # inf at T = 0
         check(call(function), true, grid, name, limits=not tied)
 
 
@@ -335,7 +337,7 @@ def test_calculus_of_jax():
     """In jax's default type; the formulas are those of torch's generic path, which has the rest."""
     size = SIZES["float32"]
     grid = grid_of(size.dtype, flush=True)
-    names = ("temperature_derivative", "entropy_temperature_derivative", "jvp 1")
+    names = ("temperature_derivative", "entropy_temperature_derivative", "softmax_jvp 1")
     table = {name: calculus(size.dtype, True)[name] for name in names}
     with jax.enable_x64(False):
         every = jax.jit(
@@ -343,7 +345,7 @@ def test_calculus_of_jax():
         )
         results = every(grid.x, grid.heat, grid.where)
     for (name, (_, true)), found in zip(table.items(), results, strict=True):
-        check(found, true, grid, name, limits=name != "jvp 1")
+        check(found, true, grid, name, limits=name != "softmax_jvp 1")
 
 
 @each_size

@@ -47,11 +47,11 @@ LOSSES = [
     (hm.distillation_loss, (X, Z), 1),
 ]
 OTHERS = [
-    (hm.jacobian, (X,)),
-    (hm.logsumexp_hessian, (X,)),
-    (hm.hessian, (X,)),
-    (hm.jvp, (X, V)),
-    (hm.vjp, (X, V)),
+    (hm.softmax_jacobian, (X,)),
+    (hm.smoothmax_hessian, (X,)),
+    (hm.softmax_hessian, (X,)),
+    (hm.softmax_jvp, (X, V)),
+    (hm.softmax_vjp, (X, V)),
     (hm.temperature_derivative, (X,)),
     (hm.entropy_gradient, (X,)),
     (hm.entropy_temperature_derivative, (X,)),
@@ -242,7 +242,7 @@ def test_inside_checkpoints():
         hm.entropy,
         lambda x: hm.softmax(x, temperature=torch.tensor(0.5, requires_grad=True)),
         lambda x: hm.cross_entropy(x, to_torch(Y)),
-        lambda x: hm.jvp(x, to_torch(V)),
+        lambda x: hm.softmax_jvp(x, to_torch(V)),
         lambda x: hm.gumbel_softmax(x, seed=0),
     ):
         plain, within = to_torch(X, True), to_torch(X, True)

@@ -22,11 +22,16 @@ CALLS: dict[str, tuple[Any, ...]] = {
         (
             *("softmax", "log_softmax", "softmin", "hardmax", "logsumexp", "smoothmax"),
             *("softargmax", "entropy", "temperature_derivative", "entropy_gradient"),
-            *("entropy_temperature_derivative", "jacobian", "hessian", "logsumexp_hessian"),
+            *(
+                "entropy_temperature_derivative",
+                "softmax_jacobian",
+                "softmax_hessian",
+                "smoothmax_hessian",
+            ),
         ),
         (((X,), {}), ((ONE,), {}), ((NUMBER,), {})),
     ),
-    **dict.fromkeys(("jvp", "vjp"), (((X, X), {}), ((ONE, ONE), {}))),
+    **dict.fromkeys(("softmax_jvp", "softmax_vjp"), (((X, X), {}), ((ONE, ONE), {}))),
     **dict.fromkeys(
         ("cross_entropy", "nll_loss", "mae_loss", "brier_loss", "focal_loss"),
         (((X, LABELS), {"reduction": "none", "return_grad": True}), ((NUMBER, np.array(0)), {})),

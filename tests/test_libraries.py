@@ -309,7 +309,9 @@ ARGUMENTS = {
         ("cross_entropy", "nll_loss", "mae_loss", "brier_loss", "focal_loss", "perplexity"),
         (LOGITS, LABELS),
     ),
-    **dict.fromkeys(("jvp", "vjp", "kl_divergence", "attention_weights"), (LOGITS, MORE)),
+    **dict.fromkeys(
+        ("softmax_jvp", "softmax_vjp", "kl_divergence", "attention_weights"), (LOGITS, MORE)
+    ),
     "attention_saturation": (LOGITS, MORE),
     "distillation_loss": (LOGITS, MORE, 2.0),
     "linear_cross_entropy": (LOGITS, RNG.normal(size=(6, 3)), LABELS),
@@ -320,7 +322,7 @@ ARGUMENTS = {
     "attention_vjp": (LOGITS, MORE, MORE, MORE),
     "temperature_for_entropy": (LOGITS, 0.5),
     "penalize": (LOGITS, LABELS[:, None]),
-    "bias": (LOGITS, {0: 1.0}),
+    "add_bias": (LOGITS, {0: 1.0}),
 }
 OPTIONS = {
     "smooth_labels": {"classes": 4},

@@ -28,7 +28,7 @@ EXAMPLES = {
     "jax without x64": 1,
 }
 # jax takes seconds for a function: one of each kind here, and all of them in tests/fuzz.
-ON_JAX = ("softmax", "log_softmax", "logsumexp", "entropy", "jvp", "kl_divergence",
+ON_JAX = ("softmax", "log_softmax", "logsumexp", "entropy", "softmax_jvp", "kl_divergence",
                "cross_entropy", "sample", "saturation", "gumbel_softmax")  # fmt: skip
 MAKERS = {
     "numpy": np.asarray,
@@ -68,11 +68,11 @@ def test_an_excluded_class_has_no_derivative_in_a_row_of_nan(make):
     x, mask = make(np.array([NAN, 1.0, 2.0])), np.array([True, False, True])
     for result in (
         hm.temperature_derivative(x, where=mask),
-        hm.jvp(x, np.ones(3), where=mask),
-        hm.vjp(x, np.ones(3), where=mask),
+        hm.softmax_jvp(x, np.ones(3), where=mask),
+        hm.softmax_vjp(x, np.ones(3), where=mask),
     ):
         np.testing.assert_array_equal(np.asarray(result), [NAN, 0.0, NAN])
-    for tensor in (hm.jacobian(x, where=mask), hm.hessian(x, where=mask)):
+    for tensor in (hm.softmax_jacobian(x, where=mask), hm.softmax_hessian(x, where=mask)):
         indices = np.indices(tensor.shape)
         expected = np.where((indices == 1).any(axis=0), 0.0, NAN)
         np.testing.assert_array_equal(np.asarray(tensor), expected)
@@ -145,8 +145,15 @@ def of_unknown_length(x: np.ndarray, chunks: tuple[int, int] = (2, 5)) -> da.Arr
 @pytest.mark.parametrize("chunks", [(2, 5), (2, 2)])
 def test_dask_takes_a_number_of_rows_that_is_not_known(chunks):
     lazy = of_unknown_length(ROWS, chunks)
-    for name in ("softmax", "logsumexp", "entropy", "softargmax", "jacobian", "vjp"):
-        more = (np.arange(5.0),) if name == "vjp" else ()
+    for name in (
+        "softmax",
+        "logsumexp",
+        "entropy",
+        "softargmax",
+        "softmax_jacobian",
+        "softmax_vjp",
+    ):
+        more = (np.arange(5.0),) if name == "softmax_vjp" else ()
         for options in ({}, {"where": np.arange(5) < 3}, {"temperature": 0.5}):
             got = getattr(hm, name)(lazy, *more, **options).compute(scheduler="sync")
             expected = getattr(hm, name)(ROWS, *more, **options)
@@ -163,7 +170,7 @@ def test_dask_says_what_to_do_where_the_sizes_are_needed():
         (lambda: hm.softmax(lazy, temperature=np.ones((6, 1))), "x"),
         (lambda: hm.softmax(lazy, where=ROWS > 0), "x"),
         (lambda: hm.softmax(lazy, axis=0), "x"),
-        (lambda: hm.jacobian(lazy, axis=0), "x"),
+        (lambda: hm.softmax_jacobian(lazy, axis=0), "x"),
         (lambda: hm.cross_entropy(lazy, np.zeros(6, int)), "logits"),
         (lambda: hm.segment_softmax(lazy.T, np.zeros(6, int)), "x"),
         (lambda: hm.linear_cross_entropy(lazy, np.ones((3, 5)), np.zeros(6, int)), "hidden"),
@@ -187,7 +194,7 @@ def test_dask_graphs_do_not_warn():
             hm.perplexity(x, labels),
             hm.focal_loss(x, labels),
             hm.kl_divergence(x, -x),
-            hm.hessian(x, temperature=0.0),
+            hm.softmax_hessian(x, temperature=0.0),
         ):
             lazy.compute(scheduler="sync")
 

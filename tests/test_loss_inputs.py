@@ -58,7 +58,7 @@ def test_keywords_in_any_order():
     want = hm.cross_entropy(x, y, reduction="none")
     assert torch.equal(hm.cross_entropy(targets=y, logits=x, reduction="none"), want)
     assert torch.equal(hm.cross_entropy(reduction="none", targets=[2, 0], logits=x), want)
-    assert torch.equal(hm.jacobian(axis=-1, x=x), hm.jacobian(x))
+    assert torch.equal(hm.softmax_jacobian(axis=-1, x=x), hm.softmax_jacobian(x))
     with pytest.raises(TypeError, match=r"targets is a torch\.Tensor"):
         hm.cross_entropy(targets=y, logits=X.tolist())
 

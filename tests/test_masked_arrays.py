@@ -161,7 +161,7 @@ MASKED = np.ma.MaskedArray([1.0, 9.0, 3.0], [False, True, False])
 
 def test_the_faults_that_were_found():
     assert hm.penalize(MASKED, [0], presence=1.0).tolist() == [0.0, -np.inf, 3.0]
-    assert hm.bias(MASKED, {0: 1.0}).tolist() == [2.0, -np.inf, 3.0]
+    assert hm.add_bias(MASKED, {0: 1.0}).tolist() == [2.0, -np.inf, 3.0]
     assert hm.gumbel_softmax(MASKED, seed=0)[1] == 0.0
     assert hm.gumbel_softmax(MASKED, seed=0, hard=True, where=[True, True, False]).tolist() == [
         1.0,
@@ -208,7 +208,7 @@ def test_integers_and_half_precision_keep_their_kind():
     counts = np.ma.MaskedArray([1, 2, 3], [True, False, False])
     assert hm.penalize(counts, [2], presence=1.0).tolist() == [-np.inf, 2.0, 2.0]
     half = np.ma.MaskedArray(np.array([1, 2, 3], np.float16), [True, False, False])
-    result = hm.bias(half, {1: 1.0})
+    result = hm.add_bias(half, {1: 1.0})
     assert result.dtype == np.float16
     assert result.tolist() == [-np.inf, 3.0, 3.0]
 
@@ -221,7 +221,7 @@ def test_dask_arrays_of_masked_arrays():
         for function in (hm.softmax, hm.log_softmax, hm.logsumexp, hm.entropy, hm.softargmax):
             got = function(x).compute(scheduler="sync")
             np.testing.assert_allclose(got, function(masked), rtol=1e-14)
-        for function in (hm.jacobian, hm.temperature_derivative):
+        for function in (hm.softmax_jacobian, hm.temperature_derivative):
             with pytest.raises(TypeError, match="x must not be a Dask array of masked arrays"):
                 function(x)
         with pytest.raises(TypeError, match="logits must not be a Dask array of masked arrays"):
@@ -240,10 +240,10 @@ def test_masked_arrays_beside_those_of_other_libraries(kind):
         hm.softmax(x, temperature=np.ma.MaskedArray(np.ones((4, 1)), [[0], [1], [0], [0]]))
     with pytest.raises(ValueError, match="weights must have no masked"):
         hm.logsumexp(x, weights=np.ma.MaskedArray(X**2, X > 1))
-    got = kind.back(hm.jvp(x, kind.make(OTHER), where=mask))
-    np.testing.assert_allclose(got, hm.jvp(X, OTHER, where=X <= 1), rtol=1e-12)
+    got = kind.back(hm.softmax_jvp(x, kind.make(OTHER), where=mask))
+    np.testing.assert_allclose(got, hm.softmax_jvp(X, OTHER, where=X <= 1), rtol=1e-12)
     with pytest.raises(ValueError, match="tangent must have no masked"):
-        hm.jvp(x, np.ma.MaskedArray(OTHER, X > 1))
+        hm.softmax_jvp(x, np.ma.MaskedArray(OTHER, X > 1))
     with pytest.raises(ValueError, match="targets must have no masked"):
         hm.cross_entropy(x, np.ma.MaskedArray(LABELS, LABELS > 1))
     with pytest.raises(ValueError, match="logits_q must have no masked"):

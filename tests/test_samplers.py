@@ -188,8 +188,8 @@ def test_penalties_by_hand():
 
 def test_bias():
     x = np.array([[1, 2, 3], [4, 5, 6]])
-    np.testing.assert_array_equal(hm.bias(x, {1: 0.5})[:, 1], [2.5, 5.5])
-    np.testing.assert_array_equal(hm.bias(x, [0], axis=0)[0], [-np.inf] * 3)
+    np.testing.assert_array_equal(hm.add_bias(x, {1: 0.5})[:, 1], [2.5, 5.5])
+    np.testing.assert_array_equal(hm.add_bias(x, [0], axis=0)[0], [-np.inf] * 3)
     assert x[0, 0] == 1
 
 
@@ -209,9 +209,9 @@ def test_bias():
         (lambda: hm.penalize([1.0, 2.0], [0.5]), TypeError, "tokens"),
         (lambda: hm.penalize([1.0, 2.0], [[0]]), ValueError, "tokens"),
         (lambda: hm.penalize([1.0, 2.0], [0], axis=None), TypeError, "axis"),
-        (lambda: hm.bias([1.0], {1: 0.5}), ValueError, "tokens"),
-        (lambda: hm.bias([1.0], {"a": 0.5}), TypeError, "tokens"),
-        (lambda: hm.bias([1.0], {0: math.nan}), ValueError, "nan"),
+        (lambda: hm.add_bias([1.0], {1: 0.5}), ValueError, "tokens"),
+        (lambda: hm.add_bias([1.0], {"a": 0.5}), TypeError, "tokens"),
+        (lambda: hm.add_bias([1.0], {0: math.nan}), ValueError, "nan"),
     ],
 )
 def test_bad_input(call, error, words):
@@ -228,6 +228,6 @@ def test_mirostat_learns_from_the_first_of_ties():
 
 
 def test_bias_brings_no_class_back():
-    np.testing.assert_array_equal(hm.bias([-np.inf, 1.0], {0: np.inf, 1: 2}), [-np.inf, 3.0])
+    np.testing.assert_array_equal(hm.add_bias([-np.inf, 1.0], {0: np.inf, 1: 2}), [-np.inf, 3.0])
     with pytest.raises(TypeError, match="tokens must map to numbers, got 'a' for 0"):
-        hm.bias([0.0, 1.0], {0: "a"})
+        hm.add_bias([0.0, 1.0], {0: "a"})

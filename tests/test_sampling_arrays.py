@@ -62,7 +62,7 @@ def test_samplers_penalties_and_biases(kind):
             hm.penalize(kind(X), kind(tokens), presence=1.0),
             hm.penalize(X, tokens, presence=1.0),
         ),
-        (hm.bias(kind(X), {2: -1.0}), hm.bias(X, {2: -1.0})),
+        (hm.add_bias(kind(X), {2: -1.0}), hm.add_bias(X, {2: -1.0})),
     ):
         assert type(got) is type(kind(X))
         np.testing.assert_array_equal(np.asarray(got), want)

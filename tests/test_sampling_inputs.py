@@ -194,10 +194,10 @@ def test_penalties_beyond_the_type(kind):
 
 def test_nan_logits_stay_nan():
     assert np.isnan(hm.penalize([math.nan, 1.0], [0], repetition=2.0, presence=1.0)[0])
-    assert np.isnan(hm.bias([math.nan, 1.0], {0: 2.0})[0])
+    assert np.isnan(hm.add_bias([math.nan, 1.0], {0: 2.0})[0])
 
 
-@pytest.mark.parametrize("call", [hm.penalize, hm.bias])
+@pytest.mark.parametrize("call", [hm.penalize, hm.add_bias])
 def test_axes_and_single_numbers(call):
     with pytest.raises(ValueError, match=r"axis must lie in -2\.\.1 for 2 dimensions, got 2"):
         call(TWO, [0], axis=2)
@@ -222,9 +222,9 @@ def test_axes_and_single_numbers(call):
     ],
 )
 def test_biases_of_each_row(tokens, want):
-    assert hm.bias(TWO, tokens).tolist() == want
-    assert hm.bias(TWO.T, tokens, axis=0).T.tolist() == want
-    assert hm.bias(torch.from_numpy(TWO), tokens).tolist() == want
+    assert hm.add_bias(TWO, tokens).tolist() == want
+    assert hm.add_bias(TWO.T, tokens, axis=0).T.tolist() == want
+    assert hm.add_bias(torch.from_numpy(TWO), tokens).tolist() == want
 
 
 @pytest.mark.parametrize(
@@ -246,10 +246,10 @@ def test_biases_of_each_row(tokens, want):
 )
 def test_bad_biases(tokens, error, words):
     with pytest.raises(error, match=words):
-        hm.bias(TWO, tokens)
+        hm.add_bias(TWO, tokens)
 
 
 def test_biases_beyond_the_type():
     x = np.array([6e4, -6e4, INF, -INF], np.float16)
-    assert hm.bias(x, dict.fromkeys(range(4), 1e300)).tolist() == [INF, INF, INF, -INF]
-    assert hm.bias(x, dict.fromkeys(range(4), -1e300)).tolist() == [-INF, -INF, INF, -INF]
+    assert hm.add_bias(x, dict.fromkeys(range(4), 1e300)).tolist() == [INF, INF, INF, -INF]
+    assert hm.add_bias(x, dict.fromkeys(range(4), -1e300)).tolist() == [-INF, -INF, INF, -INF]

@@ -23,16 +23,16 @@ from hotmax._sampling.beam import beam_search
 from hotmax._sampling.frequencies import frequencies
 from hotmax._sampling.gumbel import gumbel_softmax
 from hotmax._sampling.sample import sample, truncate
-from hotmax._sampling.sampler import Sampler, bias, penalize
+from hotmax._sampling.sampler import Sampler, add_bias, penalize
 from hotmax._softmax.derivatives import (
     entropy_gradient,
     entropy_temperature_derivative,
-    hessian,
-    jacobian,
-    jvp,
-    logsumexp_hessian,
+    smoothmax_hessian,
+    softmax_hessian,
+    softmax_jacobian,
+    softmax_jvp,
+    softmax_vjp,
     temperature_derivative,
-    vjp,
 )
 from hotmax._softmax.functions import (
     entropy,
@@ -61,12 +61,12 @@ _before_loading(_check_environment)
 __all__ = [
     "Sampler",
     "__version__",
+    "add_bias",
     "attention",
     "attention_saturation",
     "attention_vjp",
     "attention_weights",
     "beam_search",
-    "bias",
     "brier_loss",
     "cross_entropy",
     "distillation_loss",
@@ -78,14 +78,10 @@ __all__ = [
     "get_threads",
     "gumbel_softmax",
     "hardmax",
-    "hessian",
-    "jacobian",
-    "jvp",
     "kl_divergence",
     "linear_cross_entropy",
     "log_softmax",
     "logsumexp",
-    "logsumexp_hessian",
     "mae_loss",
     "nll_loss",
     "one_hot",
@@ -99,14 +95,18 @@ __all__ = [
     "set_threads",
     "smooth_labels",
     "smoothmax",
+    "smoothmax_hessian",
     "softargmax",
     "softmax",
+    "softmax_hessian",
+    "softmax_jacobian",
+    "softmax_jvp",
+    "softmax_vjp",
     "softmin",
     "temperature_derivative",
     "temperature_for_entropy",
     "temperature_of_base",
     "truncate",
-    "vjp",
 ]
 
 

@@ -163,7 +163,7 @@ def beside(draw: Any, drawing: Drawing, name: str) -> Call:
     )
     dtype = x.dtype if alike else np.dtype(np.float64)
     y = numbers(draw, drawing, shape, dtype)
-    if name in ("jvp", "vjp"):  # a direction is finite, or nan
+    if name in ("softmax_jvp", "softmax_vjp"):  # a direction is finite, or nan
         y[np.isinf(y)] = 2.0
     if name in ("kl_divergence", "distillation_loss"):
         options["reduction"] = draw(st.sampled_from(["mean", "sum", "none", "none"]))
@@ -306,7 +306,14 @@ def gumbel(draw: Any, drawing: Drawing, name: str) -> Call:
 CALLS: dict[str, Builder] = {
     **dict.fromkeys(
         (
-            *("softmax", "log_softmax", "softmin", "jacobian", "hessian", "logsumexp_hessian"),
+            *(
+                "softmax",
+                "log_softmax",
+                "softmin",
+                "softmax_jacobian",
+                "softmax_hessian",
+                "smoothmax_hessian",
+            ),
             *("temperature_derivative", "entropy_gradient", "entropy_temperature_derivative"),
         ),
         over_logits(),
@@ -314,7 +321,7 @@ CALLS: dict[str, Builder] = {
     **dict.fromkeys(("smoothmax", "softargmax", "entropy"), over_logits(keepdims=flag)),
     "hardmax": over_logits("temperature"),
     "logsumexp": logsumexp,
-    **dict.fromkeys(("jvp", "vjp", "kl_divergence", "distillation_loss"), beside),
+    **dict.fromkeys(("softmax_jvp", "softmax_vjp", "kl_divergence", "distillation_loss"), beside),
     **dict.fromkeys(
         ("cross_entropy", "nll_loss", "perplexity", "mae_loss", "brier_loss", "focal_loss"), loss
     ),
@@ -328,7 +335,7 @@ CALLS: dict[str, Builder] = {
     "sample": over_logits(seed=drawn_seed),
     "truncate": over_logits(top_k=lambda draw: draw(st.sampled_from([1, 2]))),
     "penalize": penalize,
-    "bias": lambda draw, drawing, name: Call(
+    "add_bias": lambda draw, drawing, name: Call(
         name,
         (logits_of(draw, drawing, fault_of(draw))[0], {0: draw(st.sampled_from([1.5, -np.inf]))}),
     ),

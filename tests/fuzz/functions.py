@@ -28,7 +28,7 @@ from fuzz.function import (
 LEFT_OUT = {
     "one_hot": "copies labels",
     "smooth_labels": "takes labels, not logits",
-    "bias": "one addition for each logit, NumPy's own",
+    "add_bias": "one addition for each logit, NumPy's own",
     "penalize": "one addition or product for each logit, NumPy's own",
     "saturation": "counts and means of what softmax gives",
     "attention_saturation": "counts and means of what attention_weights gives",
@@ -173,10 +173,10 @@ FAMILY = (
     ),
     Function("hardmax", plain(wide.softmax), temperature=False),
     Function(
-        "jvp",
+        "softmax_jvp",
         lambda rows, extras: wide.jvp(rows, extras["vector"]),
         EIGHT_ULP,
-        call=lambda x, extras, **options: hm.jvp(x, extras["vector"], **options),
+        call=lambda x, extras, **options: hm.softmax_jvp(x, extras["vector"], **options),
         extras=("vector",),
         limits=False,
     ),
@@ -194,7 +194,7 @@ FAMILY = (
         limits=False,
     ),
     Function(
-        "jacobian",
+        "softmax_jacobian",
         derivative(wide.jacobian),
         EIGHT_ULP,
         order=2,
@@ -211,10 +211,10 @@ FAMILY = (
         extras=("weights",),
     ),
     Function(
-        "vjp",
+        "softmax_vjp",
         lambda rows, extras: wide.jvp(rows, extras["vector"]),  # the Jacobian is symmetric
         EIGHT_ULP,
-        call=lambda x, extras, **options: hm.vjp(x, extras["vector"], **options),
+        call=lambda x, extras, **options: hm.softmax_vjp(x, extras["vector"], **options),
         extras=("vector",),
         limits=False,
     ),
@@ -225,14 +225,14 @@ FAMILY = (
         limits=False,
     ),
     Function(
-        "logsumexp_hessian",
+        "smoothmax_hessian",
         derivative(wide.jacobian),
         EIGHT_ULP,
         order=2,
         limits=False,
         longest=17,
     ),
-    Function("hessian", hessian, EIGHT_ULP, order=3, limits=False, longest=9),
+    Function("softmax_hessian", hessian, EIGHT_ULP, order=3, limits=False, longest=9),
     Function(
         "segment_softmax",
         segment_softmax,

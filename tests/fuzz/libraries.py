@@ -195,7 +195,8 @@ def same_bits(got: np.ndarray, want: np.ndarray) -> None:
 
 
 # Their results are sums of terms that may cancel: what is rounded is the largest term.
-OF_TERMS = ("logsumexp", "smoothmax", "jvp", "vjp", "jacobian", "hessian", "logsumexp_hessian",
+OF_TERMS = ("logsumexp", "smoothmax", "softmax_jvp", "softmax_vjp",
+            "softmax_jacobian", "softmax_hessian", "smoothmax_hessian",
             "temperature_derivative", "entropy_gradient", "entropy_temperature_derivative",
             "segment_logsumexp", "softargmax")  # fmt: skip
 # Scores reach 30 here, and an error of 1 ULP in one is an error of 30 in its weight.
@@ -207,7 +208,7 @@ def largest_term(call: Call, want: np.ndarray) -> float:
     if call.name not in OF_TERMS + OF_PRODUCTS:
         return 0.0
     sizes = [np.abs(want.astype(np.float64))]
-    if call.name in (*OF_PRODUCTS, "logsumexp", "smoothmax", "jvp", "vjp"):
+    if call.name in (*OF_PRODUCTS, "logsumexp", "smoothmax", "softmax_jvp", "softmax_vjp"):
         sizes += [np.abs(a.astype(np.float64)) for a in call.arguments]
     largest = max(float(s[np.isfinite(s)].max(initial=0.0)) for s in sizes)
     return 32 * largest if call.name in OF_PRODUCTS else largest

@@ -43,7 +43,10 @@ from hotmax._core.checks import (
 Arguments = dict[str, Any]
 
 NUMBERS = ("entropy_temperature_derivative",)  # one for each row; so do losses
-TENSORS = {"jacobian": 2, "hessian": 3}  # further dimensions, as long as there are classes
+TENSORS = {
+    "softmax_jacobian": 2,
+    "softmax_hessian": 3,
+}  # further dimensions, as long as there are classes
 CHECKS: dict[str, Callable[[object], object]] = {
     "reduction": check_reduction,
     "label_smoothing": as_smoothing,

@@ -282,7 +282,7 @@ def _padded(given: Any) -> Array:
     return padded
 
 
-def bias(logits: object, tokens: Biases | Sequence[Biases], *, axis: int = -1) -> Any:
+def add_bias(logits: object, tokens: Biases | Sequence[Biases], *, axis: int = -1) -> Any:
     """Logits with a number added to some classes.
 
     Args:
@@ -297,11 +297,11 @@ def bias(logits: object, tokens: Biases | Sequence[Biases], *, axis: int = -1) -
 
     Example:
         >>> import hotmax as hm
-        >>> hm.bias([1.0, 2.0, 3.0], {0: 0.5, 2: float("-inf")})
+        >>> hm.add_bias([1.0, 2.0, 3.0], {0: 0.5, 2: float("-inf")})
         array([ 1.5,  2. , -inf])
-        >>> hm.bias([1.0, 2.0, 3.0], [1])
+        >>> hm.add_bias([1.0, 2.0, 3.0], [1])
         array([  1., -inf,   3.])
-        >>> hm.bias([[1.0, 2.0], [1.0, 2.0]], [{1: 2.0}, {}])
+        >>> hm.add_bias([[1.0, 2.0], [1.0, 2.0]], [{1: 2.0}, {}])
         array([[1., 4.],
                [1., 2.]])
     """

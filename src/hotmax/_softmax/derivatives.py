@@ -66,8 +66,10 @@ def _tensor(
     return result.reshape(*rows.shape_of_numbers(False), *(rows.classes,) * order)
 
 
-@for_any_array(generic_derivatives.jacobian)
-def jacobian(x: object, *, axis: Axis = -1, temperature: object = 1.0, where: object = None) -> Any:
+@for_any_array(generic_derivatives.softmax_jacobian)
+def softmax_jacobian(
+    x: object, *, axis: Axis = -1, temperature: object = 1.0, where: object = None
+) -> Any:
     """The derivatives of softmax by its logits: (diag(p) - p p^T) / T.
 
     It is symmetric and positive semidefinite, and its rows add up to 0.
@@ -82,7 +84,7 @@ def jacobian(x: object, *, axis: Axis = -1, temperature: object = 1.0, where: ob
 
     Example:
         >>> import hotmax as hm
-        >>> hm.jacobian([0.0, 0.0])
+        >>> hm.softmax_jacobian([0.0, 0.0])
         array([[ 0.25, -0.25],
                [-0.25,  0.25]])
 
@@ -93,7 +95,7 @@ def jacobian(x: object, *, axis: Axis = -1, temperature: object = 1.0, where: ob
     return _tensor(jacobian_rows, 2, x, axis, temperature, where)
 
 
-def logsumexp_hessian(
+def smoothmax_hessian(
     x: object, *, axis: Axis = -1, temperature: object = 1.0, where: object = None
 ) -> Any:
     """The second derivatives of `smoothmax`, T log sum exp(x / T): the Jacobian of softmax.
@@ -101,11 +103,11 @@ def logsumexp_hessian(
     Softmax is the gradient of smoothmax. (Those of `logsumexp`, without the T, are 1 / T of it.)
 
     Args:
-        x, axis, temperature, where: As in `jacobian`, and so is the result.
+        x, axis, temperature, where: As in `softmax_jacobian`, and so is the result.
 
     Example:
         >>> import hotmax as hm
-        >>> hm.logsumexp_hessian([0.0, 0.0])
+        >>> hm.smoothmax_hessian([0.0, 0.0])
         array([[ 0.25, -0.25],
                [-0.25,  0.25]])
 
@@ -113,24 +115,26 @@ def logsumexp_hessian(
         (lambda p: (p[..., None] * np.eye(x.shape[-1]) - p[..., None] * p[..., None, :]) / T)(
         np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True))
     """
-    return jacobian(x, axis=axis, temperature=temperature, where=where)
+    return softmax_jacobian(x, axis=axis, temperature=temperature, where=where)
 
 
-@for_any_array(generic_derivatives.hessian)
-def hessian(x: object, *, axis: Axis = -1, temperature: object = 1.0, where: object = None) -> Any:
+@for_any_array(generic_derivatives.softmax_hessian)
+def softmax_hessian(
+    x: object, *, axis: Axis = -1, temperature: object = 1.0, where: object = None
+) -> Any:
     """The second derivatives of softmax: d^2 p[i] / dx[j] dx[k], the same in any order of i, j, k.
 
     p[i] ((d[ij] - p[j]) (d[ik] - p[k]) - p[j] (d[jk] - p[k])) / T^2, with d the identity.
 
     Args:
-        x, axis, temperature, where: As in `jacobian`.
+        x, axis, temperature, where: As in `softmax_jacobian`.
 
     Returns:
         (..., n, n, n) in the float type of x.
 
     Example:
         >>> import hotmax as hm
-        >>> hm.hessian([0.0, 1.0])[0].round(4)
+        >>> hm.softmax_hessian([0.0, 1.0])[0].round(4)
         array([[ 0.0909, -0.0909],
                [-0.0909,  0.0909]])
 
@@ -167,8 +171,8 @@ def _along(
     return out if out.ndim else out[()]
 
 
-@for_any_array(generic_derivatives.jvp)
-def jvp(
+@for_any_array(generic_derivatives.softmax_jvp)
+def softmax_jvp(
     x: object,
     tangent: object,
     *,
@@ -189,7 +193,7 @@ def jvp(
 
     Example:
         >>> import hotmax as hm
-        >>> hm.jvp([0.0, 0.0], [1.0, 0.0])
+        >>> hm.softmax_jvp([0.0, 0.0], [1.0, 0.0])
         array([ 0.25, -0.25])
 
     The same in NumPy, where nothing overflows or is lost:
@@ -199,8 +203,8 @@ def jvp(
     return _along(x, tangent, "tangent", axis, temperature, where)
 
 
-@for_any_array(generic_derivatives.vjp)
-def vjp(
+@for_any_array(generic_derivatives.softmax_vjp)
+def softmax_vjp(
     x: object,
     cotangent: object,
     *,
@@ -210,7 +214,7 @@ def vjp(
 ) -> Any:
     """A gradient by softmax turned into one by its logits: p (v - sum p v) / T.
 
-    v times the Jacobian, without the Jacobian; since that is symmetric, the same as `jvp`.
+    v times the Jacobian, without the Jacobian; since that is symmetric, the same as `softmax_jvp`.
 
     Args:
         x, axis, temperature, where: As in `softmax`.
@@ -221,7 +225,7 @@ def vjp(
 
     Example:
         >>> import hotmax as hm
-        >>> hm.vjp([0.0, 0.0], [1.0, 0.0])
+        >>> hm.softmax_vjp([0.0, 0.0], [1.0, 0.0])
         array([ 0.25, -0.25])
 
     The same in NumPy, where nothing overflows or is lost:

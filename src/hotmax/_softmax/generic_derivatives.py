@@ -33,7 +33,7 @@ def shares(at: At) -> tuple[Array, Array]:
     return p, xp.sum(apart, axis=-1)
 
 
-def jacobian(x: Array, axis: Axis = -1, temperature: Any = 1.0, where: Any = None) -> Array:
+def softmax_jacobian(x: Array, axis: Axis = -1, temperature: Any = 1.0, where: Any = None) -> Array:
     at = At(x, axis, temperature, where)
     p, others = shares(at)
     down, across = at.xp.expand_dims(p, axis=-1), at.xp.expand_dims(p, axis=-2)
@@ -53,7 +53,7 @@ def of_allowed(at: At, tensor: Array, order: int) -> Array:
     return tensor
 
 
-def hessian(x: Array, axis: Axis = -1, temperature: Any = 1.0, where: Any = None) -> Array:
+def softmax_hessian(x: Array, axis: Axis = -1, temperature: Any = 1.0, where: Any = None) -> Array:
     at = At(x, axis, temperature, where)
     xp, (p, others) = at.xp, shares(at)
     down, across = xp.expand_dims(p, axis=-1), xp.expand_dims(p, axis=-2)
@@ -106,13 +106,13 @@ def deviations(at: At, p: Array, v: Array, some: Array) -> Array:
     return xp.where(some, gap - xp.sum(p * gap, axis=-1, keepdims=True), none)
 
 
-def jvp(
+def softmax_jvp(
     x: Array, tangent: Any, axis: Axis = -1, temperature: Any = 1.0, where: Any = None
 ) -> Array:
     return along(x, tangent, axis, temperature, where, "tangent")
 
 
-def vjp(
+def softmax_vjp(
     x: Array, cotangent: Any, axis: Axis = -1, temperature: Any = 1.0, where: Any = None
 ) -> Array:
     return along(x, cotangent, axis, temperature, where, "cotangent")

@@ -261,7 +261,7 @@ SUBJECTS: dict[str, Subject] = {
 def _hotmax(
     library: str,
     logsumexp_gradient: Function | None = None,
-    jacobian: Function = "hotmax.jacobian",
+    jacobian: Function = "hotmax.softmax_jacobian",
     cross_entropy_gradient: Function | None = None,
 ) -> Subject:
     """hotmax on the arrays of a library."""

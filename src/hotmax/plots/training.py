@@ -52,7 +52,7 @@ def jacobian_map(
     return JacobianMap(
         x,
         hm.softmax(x, temperature=temperature),
-        hm.jacobian(x, temperature=temperature),
+        hm.softmax_jacobian(x, temperature=temperature),
         float(temperature),
         names_of(classes, x.size),
     )
@@ -106,7 +106,7 @@ def slope(points: int = 201) -> Slope:
     p = np.linspace(0.0, 1.0, points)
     with np.errstate(divide="ignore"):
         logits = np.stack([np.log(p), np.log1p(-p)], axis=1)
-    return Slope(p, hm.jacobian(logits)[:, 0, 0])
+    return Slope(p, hm.softmax_jacobian(logits)[:, 0, 0])
 
 
 @picture
