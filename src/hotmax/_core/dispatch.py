@@ -27,7 +27,7 @@ from hotmax._core.arrays import (
     split_mask,
 )
 from hotmax._core.conversion import put
-from hotmax._core.workspace import empty, keep, room
+from hotmax._core.workspace import borrow, empty, release
 from hotmax._kernels.simd.memory import LINE_BYTES
 from hotmax._kernels.simd.staging import hide, turned
 from hotmax._kernels.simd.vectors import LINE
@@ -93,9 +93,9 @@ def compute(
     elif narrow:
         operation.rows(x2, out, temperature, start, stop, np.empty(CHUNK, FLOAT32), streamed)
     elif operation.wide is not None and classes <= BLOCK:
-        terms = room("exps", classes, FLOAT64)
+        terms = borrow("exps", classes, FLOAT64)
         operation.wide(x2, out, temperature, start, stop, terms, streamed)
-        keep("exps", terms)
+        release("exps", terms)
     else:
         operation.rows(x2, out, temperature, start, stop, None, streamed)
 
@@ -127,9 +127,9 @@ def compute_claimed(
     streamed: bool,
 ) -> None:
     """The ranges of rows, from cut to cut, that the calling thread gets hold of before others."""
-    exps = room("exps", x2.shape[1])
+    exps = borrow("exps", x2.shape[1])
     operation.overlapped(x2, out, temperature, cuts, turn, exps, streamed)  # type: ignore[misc]
-    keep("exps", exps)
+    release("exps", exps)
 
 
 def compute_long(
@@ -284,7 +284,7 @@ def run_staged(operation: Operation, rows: Rows, out3: Array) -> None:
 
     def stage(place: tuple[int, slice], temperature: Array) -> None:
         source, target = x3[place], out3[place]
-        buffer = room("stage", source.size, kind).reshape(source.shape)
+        buffer = borrow("stage", source.size, kind).reshape(source.shape)
         if beside:
             turned(source.T, buffer, False)
         else:
@@ -304,7 +304,7 @@ def run_staged(operation: Operation, rows: Rows, out3: Array) -> None:
             turned(result, target.T, streamed and is_at_lines(target.T))
         else:
             put(result, target)
-        keep("stage", buffer)
+        release("stage", buffer)
 
     for_stages(work, rows, step if in_columns is None else max(STRIP, step // STRIP * STRIP))
 

@@ -24,7 +24,7 @@ import numpy as np
 from hotmax._core.arrays import FLOAT32, Array
 from hotmax._kernels.simd.memory import LINE_BYTES
 
-ROOM = 1 << 20  # bytes of scratch space that a thread keeps
+KEPT_BYTES = 1 << 20  # bytes of scratch memory that a thread keeps
 HUGE = 1 << 21  # bytes of a huge page
 LARGE = 1 << 25  # bytes from which the C library has new pages only
 MOST = 1 << 28  # bytes of the largest result whose memory is kept
@@ -48,11 +48,11 @@ if hasattr(os, "register_at_fork"):  # a page shared with the parent would be co
     os.register_at_fork(after_in_child=forget)
 
 
-def room(name: str, size: int, dtype: np.dtype[Any] = FLOAT32) -> Array:
-    """Scratch space of this thread, if it has kept any.
+def borrow(name: str, size: int, dtype: np.dtype[Any] = FLOAT32) -> Array:
+    """Scratch memory for `size` numbers, from this thread's cache where that is large enough.
 
-    It begins at a cache line, so that no vector lies across two. It is taken out of the thread's
-    keeping: a signal handler that calls hotmax finds none.
+    It begins at a cache line, so that no vector crosses two. It is removed from the thread-local
+    cache while in use, so that re-entrant calls (a signal handler) allocate their own.
     """
     kept: Array | None = _own.__dict__.pop(name, None)
     if kept is None or kept.nbytes < size * dtype.itemsize + LINE_BYTES:
@@ -61,9 +61,9 @@ def room(name: str, size: int, dtype: np.dtype[Any] = FLOAT32) -> Array:
     return kept[start : start + size * dtype.itemsize].view(dtype)
 
 
-def keep(name: str, scratch: Array) -> None:
-    """Keep scratch space for the next call of this thread."""
-    if scratch.base is not None and scratch.base.nbytes <= ROOM:
+def release(name: str, scratch: Array) -> None:
+    """Return borrowed scratch memory to the cache of this thread."""
+    if scratch.base is not None and scratch.base.nbytes <= KEPT_BYTES:
         setattr(_own, name, scratch.base)
 
 

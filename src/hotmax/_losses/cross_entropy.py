@@ -25,7 +25,7 @@ from hotmax._core.checks import (
     weights_in_range,
 )
 from hotmax._core.rows import Batch, for_batches
-from hotmax._core.workspace import empty, keep, room
+from hotmax._core.workspace import borrow, empty, release
 from hotmax._kernels.losses.cross_entropy import label_rows
 from hotmax._kernels.losses.lanes import label_lanes
 from hotmax._kernels.losses.short import label_short
@@ -40,7 +40,7 @@ def _room(x: Array) -> Array | None:
     """Where the exponentials of a long float32 row are kept; None for other rows."""
     if x.dtype != FLOAT32 or x.shape[1] <= SHORT:
         return None
-    return room("exps", min(x.shape[1], KEEP))
+    return borrow("exps", min(x.shape[1], KEEP))
 
 
 def label_losses(
@@ -63,7 +63,7 @@ def label_losses(
     else:
         label_rows(x, labels, *options, exps)
     if exps is not None:
-        keep("exps", exps)
+        release("exps", exps)
 
 
 def target_losses(
@@ -80,7 +80,7 @@ def target_losses(
     exps = _room(x)
     target_rows(x, chances, weights, smoothing, scale, values, grads, temperature, exps)
     if exps is not None:
-        keep("exps", exps)
+        release("exps", exps)
 
 
 def _cross_entropy(
