@@ -12,7 +12,7 @@ VENV := .venv$(addprefix -,$(VERSION))
 BIN = $(VENV)/bin
 INSTALL = -m pip install --quiet --disable-pip-version-check
 PYTEST = -m pytest -n 2 --dist loadfile --no-loadscope-reorder
-# What to test: all of it, or TESTS="tests/test_softmax.py tests/test_losses.py".
+# What to test: all of it, or TESTS="tests/softmax tests/losses".
 TESTS =
 # How long to fuzz, and where to start from.
 EXAMPLES = 10000
@@ -38,7 +38,7 @@ help:
 	@echo "make tree      write CONTRIBUTING's tree of modules from their first lines"
 	@echo "make docs      build the documentation, into docs/_build/html"
 	@echo "make clean     remove .venv and everything made by a run"
-	@echo "PYTHON=python3.13 takes another Python, TESTS=tests/test_losses.py a part of the tests"
+	@echo "PYTHON=python3.13 takes another Python, TESTS=tests/losses a part of the tests"
 
 demo: $(VENV)/installed-demo
 	@$(BIN)/hotmax report --out report.html --force

@@ -217,7 +217,7 @@ LOSSES = (
         extras=("labels",),
         limits=False,
     ),
-    # Within 2 ULP, as tests/test_losses.py states for every kind of target.
+    # Within 2 ULP, as tests/losses/test_losses.py states for every kind of target.
     Function(
         "cross_entropy: smoothing, weights, ignored",
         loss_with_options,
@@ -343,7 +343,7 @@ LOSSES = (
         extras=("labels",),
         limits=False,
     ),
-    # Values and gradients within 8 ULP, as tests/test_divergences.py states.
+    # Values and gradients within 8 ULP, as tests/losses/test_divergences.py states.
     Function(
         "kl_divergence",
         kl_value,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import reference_derivatives as truth
+from extreme_grid import Grid, check, each_size, grid_of, truth_of
 from optional import torch
-from test_extreme_derivatives import Grid, check, each_size, grid_of, truth_of
 
 import hotmax as hm
 

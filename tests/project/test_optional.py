@@ -10,7 +10,7 @@ from conftest import OF_TORCH, SOURCE
 from optional import OPTIONAL, Absent, library
 from subprocesses import python
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 
 
 def imported_at_once(path):

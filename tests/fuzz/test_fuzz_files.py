@@ -8,10 +8,10 @@ import warnings
 
 import numpy as np
 import pytest
-from fuzz import files
-from fuzz.originals import all_originals
 
 import hotmax as hm
+from fuzz import files
+from fuzz.originals import all_originals
 
 EXAMPLES = 400
 

@@ -24,7 +24,7 @@ from optional import torch
 import hotmax as hm
 from hotmax._backends.capabilities import CAPABILITIES, LIBRARIES
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CORE = ("softmax", "log_softmax", "logsumexp", "smoothmax", "softmin", "softargmax", "entropy")
 ACCURATE = ("softmax", "log_softmax", "logsumexp", "smoothmax", "entropy")
 INF, NAN = np.inf, np.nan

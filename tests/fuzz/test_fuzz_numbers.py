@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import reference
 import reference_losses
-from fuzz import numbers, wide
-from fuzz.functions import FUNCTIONS, LEFT_OUT
-from fuzz.hard_rows import draw_temperature, draw_values
 from optional import torch
 
 import hotmax as hm
+from fuzz import numbers, wide
+from fuzz.functions import FUNCTIONS, LEFT_OUT
+from fuzz.hard_rows import draw_temperature, draw_values
 from hotmax._backends.capabilities import CAPABILITIES
 
 if not wide.is_wide():
@@ -120,7 +120,7 @@ def test_the_command_line(capsys):
 
 def test_the_table_in_the_documents(monkeypatch, tmp_path):
     """Every function that was tried has a row, with its bound, worst error and examples."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "bench"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "bench"))
     import tables
 
     page = tmp_path / "fuzz.md"
