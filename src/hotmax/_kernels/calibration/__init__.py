@@ -1,1 +1,1 @@
-"""What calibration asks of rows of logits and their labels."""
+"""Calibration kernels: likelihood of a temperature, scores of rows, bins."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.simd.memory import of_row
 
-FEW = 16  # edges that are counted faster than searched
+LINEAR_SEARCH = 16  # up to so many edges a linear search is faster than a binary one
 
 
 @inline
 def bin_of(value, inner):
     """The number of inner edges below value: bins are closed on the right."""
     low, count = 0, inner.size
-    while count > FEW:
+    while count > LINEAR_SEARCH:
         half = count // 2
         if inner[low + half] < value:
             low += half + 1
@@ -41,7 +41,7 @@ def add_bins(confidence, correct, weights, inner, sums):
 
 @kernel
 def add_class_bins(p, labels, soft, weights, inner, sums, start, stop):
-    """The first four for each class of start..stop: its probability; whether it is the label."""
+    """The first four sums of add_bins for each class in start..stop; p is its confidence."""
     for r in range(p.shape[0]):
         w = of_row(weights, r)
         if w > 0.0:

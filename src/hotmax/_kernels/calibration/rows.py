@@ -1,11 +1,12 @@
-"""What calibration asks of rows of logits and their labels.
+"""Row kernels of calibration: checks, the likelihood of a temperature, and scores.
 
-    survey     what a row has to say before any temperature is known
-    add_moments   the likelihood of 1 / T over rows, with two derivatives
-    score         confidence, correctness, negative log-likelihood and Brier score of each row
+    survey        checks of each row, and the gap of its label, before any temperature is known
+    add_moments   the likelihood of beta = 1 / T over rows, with two derivatives
+    score_rows    confidence, correctness, negative log-likelihood and Brier score of each row
 
-A row whose weight is 0 is not looked at, whatever it holds. Sums run over a fixed block of rows
-in a fixed order. Rows of up to SHORT classes go side by side, as in `lanes`.
+Powers are computed in base 2, with beta2 = beta / ln 2. A row whose weight is 0 is skipped,
+whatever it holds. Sums run over a fixed block of rows in a fixed order. LANES rows of up to SHORT
+classes are computed side by side, as in `softmax/lanes.py`.
 """
 
 from __future__ import annotations
@@ -29,23 +30,24 @@ from hotmax._kernels.simd.vectors import add_in_any_order, bits64, float64_of, f
 from hotmax._kernels.softmax.lanes import LANES
 from hotmax._kernels.softmax.short import SHORT
 
-MOST = 1.7976931348623157e308
+LARGEST_FLOAT64 = 1.7976931348623157e308
 
-# What is wrong with a row.
+# Status of a row.
 FINE, HAS_NAN, HAS_INF, IS_EMPTY, LABEL_IS_ABSENT = 0, 1, 2, 3, 4
 
-# What `survey` and `add_flat_moments` sum, what `add_moments` sums, and what `score` writes.
+# Fields of the sums of `survey`, of the sums of `add_moments` and `add_flat_moments`, and of the
+# scores of `score_rows`.
 WEIGHT, MISSES, SURVEYED = 0, 1, 2
 NLL, GRADIENT, CURVATURE, MOMENTS = 1, 2, 3, 4
 CONFIDENCE, CORRECT, LOSS, BRIER, SCORED = 0, 1, 2, 3, 4
 
-# Where each word of the LANES rows begins in the workspace, before the tile of their logits.
-PEAK, TOTAL, FIRST, SECOND, GAP, BEST, WORDS = range(0, 7 * LANES, LANES)
+# Offsets of the fields of LANES rows in the workspace; the tile of their logits follows.
+PEAK, TOTAL, FIRST, SECOND, GAP, BEST, FIELDS = range(0, 7 * LANES, LANES)
 
 
 @inline
-def power_of_two(y):
-    """2**(y + BIAS64) to the last bit or so, for LOWEST64 <= y <= 1: exp2_parts in one word."""
+def exp2_biased(y):
+    """2**(y + BIAS64) within about 1 ULP, for LOWEST64 <= y <= 1: exp2_parts without lo."""
     shifted = y + ROUND64
     f = y - (shifted - ROUND64)
     g = f * f
@@ -63,14 +65,14 @@ def power_of_two(y):
 
 
 @inline
-def cut(y):
-    """y, or LOWEST64 if it is below: there 2**y is 0, whatever it is added to."""
+def clip_exponent(y):
+    """max(y, LOWEST64): 2**LOWEST64 is too small to change any sum that it is added to."""
     return LOWEST64 if y < LOWEST64 else y
 
 
 @inline
 def log1p_plain(s):
-    """log(1 + s) for s >= 0 to the last bit or so, without a branch: it vectorises."""
+    """log(1 + s) for s >= 0 within about 1 ULP, without a branch, so that it vectorises."""
     whole = 1.0 + s
     rest = s - (whole - 1.0) if s < 1.0 else 1.0 - (whole - s)
     k = (bits64(whole) - bits64(0.7071067811865476)) >> 52
@@ -92,7 +94,7 @@ def log1p_plain(s):
     return np.float64(k) * LN2_HIGH + (2.0 * r + (series + np.float64(k) * LN2_LOW))
 
 
-# --- before any temperature -------------------------------------------------------------------
+# --- before the temperature is known ----------------------------------------------------------
 
 
 @kernel
@@ -106,7 +108,7 @@ def row_max(row):
 
 @kernel
 def checked_max(row):
-    """As row_max, and faster on a short row."""
+    """The same as row_max, faster on a short row."""
     if row.size > SHORT:
         return row_max(row)
     m, total = -np.inf, 0.0
@@ -114,16 +116,16 @@ def checked_max(row):
         v = np.float64(row[c])
         m = v if v > m else m
         total += v
-    return m if total == total else row_max(row)  # a nan, or inf - inf: look again
+    return m if total == total else row_max(row)  # nan, or inf - inf: recompute
 
 
 @kernel
 def label_gap(row, label, soft, m):
-    """The label's logit below the maximum: of soft labels, their mean. -inf: it is not there."""
+    """logit of the label - m: for soft labels the mean. -inf if a label's logit is -inf."""
     if label >= 0:
         if row[label] == -np.inf:
             return -np.inf
-        return max(np.float64(row[label]) - m, -MOST)
+        return max(np.float64(row[label]) - m, -LARGEST_FLOAT64)
     gap, total = 0.0, 0.0
     for c in range(row.size):
         q = np.float64(soft[c])
@@ -132,14 +134,14 @@ def label_gap(row, label, soft, m):
                 return -np.inf
             total += q
             gap += q * (np.float64(row[c]) - m)
-    return max(gap / total, -MOST)
+    return max(gap / total, -LARGEST_FLOAT64)
 
 
 @kernel
 def survey(x, labels, soft, weights, gaps, sums):
-    """gaps[r]: how far the label of row r lies below the maximum. (what is wrong, with which row).
+    """gaps[r] = logit of the label - maximum of row r. Returns (status, row of the first error).
 
-    `sums` takes the weight of all rows, and that of the rows whose label is not a maximum.
+    Adds to `sums` the weight of all rows, and that of the rows whose label is not a maximum.
     """
     for r in range(x.shape[0]):
         w = of_row(weights, r)
@@ -160,7 +162,7 @@ def survey(x, labels, soft, weights, gaps, sums):
 
 @kernel
 def add_flat_moments(x, gaps, weights, sums):
-    """As add_moments, in the limit 1 / T = 0, with the derivatives by 1 / T itself."""
+    """add_moments in the limit beta = 0, with derivatives with respect to beta itself."""
     gradient, rest = 0.0, 0.0
     for r in range(x.shape[0]):
         w = of_row(weights, r)
@@ -183,16 +185,16 @@ def add_flat_moments(x, gaps, weights, sums):
     sums[GRADIENT] += gradient + rest
 
 
-# --- the likelihood of 1 / T ------------------------------------------------------------------
+# --- the likelihood of beta -------------------------------------------------------------------
 
 
 @kernel
-def row_moments(row, m, slope):
-    """Sums of 2**y, y 2**y and y y 2**y over y = (x - m) slope, times 2**BIAS64."""
+def row_moments(row, m, beta2):
+    """Sums of 2**y, y 2**y and y^2 2**y over y = (x - m) beta2, times 2**BIAS64."""
     total, first, second = 0.0, 0.0, 0.0
     for c in range(row.size):
-        y = cut((np.float64(row[c]) - m) * slope)
-        e = power_of_two(y)
+        y = clip_exponent((np.float64(row[c]) - m) * beta2)
+        e = exp2_biased(y)
         total = add_in_any_order(total, e)
         first = add_in_any_order(first, e * y)
         second = add_in_any_order(second, e * y * y)
@@ -200,8 +202,8 @@ def row_moments(row, m, slope):
 
 
 @kernel
-def load_tile(x, first, width, room):
-    """room[WORDS + c * LANES + r] = row first + r, class c; its maximum, and where it is."""
+def load_tile(x, first, width, workspace):
+    """workspace[FIELDS + c * LANES + r] = x[first + r, c]; also each row's argmax and maximum."""
     for r in range(width):
         m, best, total = -np.inf, 0, 0.0
         for c in range(x.shape[1]):
@@ -209,67 +211,67 @@ def load_tile(x, first, width, room):
             best = c if v > m else best
             m = v if v > m else m
             total += v
-            room[WORDS + c * LANES + r] = v
-        room[PEAK + r] = m if total == total else row_max(x[first + r])
-        room[BEST + r] = best
+            workspace[FIELDS + c * LANES + r] = v
+        workspace[PEAK + r] = m if total == total else row_max(x[first + r])
+        workspace[BEST + r] = best
 
 
 @kernel
-def tile_moments(room, classes, slope):
+def tile_moments(workspace, classes, beta2):
     """row_moments of all rows of a tile."""
     for r in range(LANES):
-        room[TOTAL + r] = 0.0
-        room[FIRST + r] = 0.0
-        room[SECOND + r] = 0.0
+        workspace[TOTAL + r] = 0.0
+        workspace[FIRST + r] = 0.0
+        workspace[SECOND + r] = 0.0
     for c in range(classes):
         for r in range(LANES):
-            y = cut((room[WORDS + c * LANES + r] - room[PEAK + r]) * slope)
-            e = power_of_two(y)
-            room[TOTAL + r] += e
-            room[FIRST + r] += e * y
-            room[SECOND + r] += e * y * y
+            y = clip_exponent((workspace[FIELDS + c * LANES + r] - workspace[PEAK + r]) * beta2)
+            e = exp2_biased(y)
+            workspace[TOTAL + r] += e
+            workspace[FIRST + r] += e * y
+            workspace[SECOND + r] += e * y * y
 
 
 @kernel
-def tile_logs(room):
-    """Sums of powers become log(sum); first and second moments become mean and variance of y."""
+def tile_logs(workspace):
+    """Turn sums of powers into log(sum), and moments into the mean and variance of y."""
     for r in range(LANES):
-        total = room[TOTAL + r]
-        mean = room[FIRST + r] / total
-        room[FIRST + r] = mean
-        room[SECOND + r] = room[SECOND + r] / total - mean * mean
-        room[TOTAL + r] = log1p_plain(total * UNBIAS64 - 1.0)
+        total = workspace[TOTAL + r]
+        mean = workspace[FIRST + r] / total
+        workspace[FIRST + r] = mean
+        workspace[SECOND + r] = workspace[SECOND + r] / total - mean * mean
+        workspace[TOTAL + r] = log1p_plain(total * UNBIAS64 - 1.0)
 
 
 @kernel
-def add_moments(x, gaps, weights, inverse, sums):
-    """Add the rows' likelihood at 1 / T = inverse: weight, nll, its slope and its curvature.
+def add_moments(x, gaps, weights, beta, sums):
+    """Add the rows' weight, negative log-likelihood at beta, its gradient and its curvature.
 
-    The derivatives are those by the logarithm's own scale: times 1 / T, and times 1 / T squared,
-    so that they are plain numbers whatever the size of the logits.
+    The derivatives are scaled by beta and beta squared, so that their size does not depend on the
+    scale of the logits.
     """
-    slope = inverse * LOG2E
-    room = np.zeros(WORDS + min(x.shape[1], SHORT) * LANES)
+    beta2 = beta * LOG2E
+    workspace = np.zeros(FIELDS + min(x.shape[1], SHORT) * LANES)
     nll, gradient, curvature = 0.0, 0.0, 0.0
     for first in range(0, x.shape[0], LANES):
         width = min(LANES, x.shape[0] - first)
         if x.shape[1] <= SHORT:
-            load_tile(x, first, width, room)
-            tile_moments(room, x.shape[1], slope)
+            load_tile(x, first, width, workspace)
+            tile_moments(workspace, x.shape[1], beta2)
         else:
             for r in range(width):
                 if of_row(weights, first + r) > 0.0:
                     m = row_max(x[first + r])
-                    moments = row_moments(x[first + r], m, slope)
-                    room[TOTAL + r], room[FIRST + r], room[SECOND + r] = moments
-        tile_logs(room)
+                    moments = row_moments(x[first + r], m, beta2)
+                    workspace[TOTAL + r], workspace[FIRST + r], workspace[SECOND + r] = moments
+        tile_logs(workspace)
         for r in range(width):
             w = of_row(weights, first + r)
             if w > 0.0:
-                gap = gaps[first + r] * inverse
-                nll += w * (room[TOTAL + r] - gap)
-                gradient += w * (room[FIRST + r] * LN2 - gap)
-                curvature += w * (room[SECOND + r] * (LN2 * LN2))
+                gap = gaps[first + r] * beta
+                nll += w * (workspace[TOTAL + r] - gap)
+                gradient += w * (workspace[FIRST + r] * LN2 - gap)
+                curvature += w * (workspace[SECOND + r] * (LN2 * LN2))
                 sums[WEIGHT] += w
     sums[NLL] += nll
     sums[GRADIENT] += gradient
@@ -280,45 +282,47 @@ def add_moments(x, gaps, weights, inverse, sums):
 
 
 @kernel
-def row_squares(row, m, slope):
-    """Sums of 2**y and its square over y = (x - m) slope, times 2**BIAS64 and its square."""
+def row_squares(row, m, beta2):
+    """Sums of 2**y and its square over y = (x - m) beta2, times 2**BIAS64 and its square."""
     total, square = 0.0, 0.0
     for c in range(row.size):
-        e = power_of_two(cut((np.float64(row[c]) - m) * slope))
+        e = exp2_biased(clip_exponent((np.float64(row[c]) - m) * beta2))
         total = add_in_any_order(total, e)
         square = add_in_any_order(square, e * e)
     return total, square
 
 
 @kernel
-def tile_squares(room, classes, slope):
+def tile_squares(workspace, classes, beta2):
     """row_squares of all rows of a tile."""
     for r in range(LANES):
-        room[TOTAL + r] = 0.0
-        room[SECOND + r] = 0.0
+        workspace[TOTAL + r] = 0.0
+        workspace[SECOND + r] = 0.0
     for c in range(classes):
         for r in range(LANES):
-            e = power_of_two(cut((room[WORDS + c * LANES + r] - room[PEAK + r]) * slope))
-            room[TOTAL + r] += e
-            room[SECOND + r] += e * e
+            e = exp2_biased(
+                clip_exponent((workspace[FIELDS + c * LANES + r] - workspace[PEAK + r]) * beta2)
+            )
+            workspace[TOTAL + r] += e
+            workspace[SECOND + r] += e * e
 
 
 @kernel
-def tile_scores(room, inverse):
-    """Sums become the confidence (TOTAL), the nll (FIRST) and the Brier score (SECOND)."""
+def tile_scores(workspace, beta):
+    """Turn sums into the confidence (TOTAL), the nll (FIRST) and the Brier score (SECOND)."""
     for r in range(LANES):
-        total = room[TOTAL + r]
-        y = room[GAP + r] * inverse
-        p = power_of_two(cut(y * LOG2E)) / total
-        squares = room[SECOND + r] / total / total
+        total = workspace[TOTAL + r]
+        y = workspace[GAP + r] * beta
+        p = exp2_biased(clip_exponent(y * LOG2E)) / total
+        squares = workspace[SECOND + r] / total / total
         brier = 1.0 - 2.0 * p + squares
-        room[FIRST + r] = log1p_plain(total * UNBIAS64 - 1.0) - y
-        room[SECOND + r] = brier if brier > 0.0 else 0.0
-        room[TOTAL + r] = 1.0 / (total * UNBIAS64)
+        workspace[FIRST + r] = log1p_plain(total * UNBIAS64 - 1.0) - y
+        workspace[SECOND + r] = brier if brier > 0.0 else 0.0
+        workspace[TOTAL + r] = 1.0 / (total * UNBIAS64)
 
 
 @kernel
-def first_at(row, m):
+def first_maximum(row, m):
     """The first class whose logit is the maximum."""
     for c in range(row.size):
         if row[c] == m:
@@ -327,63 +331,65 @@ def first_at(row, m):
 
 
 @kernel
-def score_soft(row, soft, m, inverse, confidence, log_total, brier):
-    """(nll, Brier score) of a row with soft labels, from those with the maximum as its label."""
+def soft_scores(row, soft, m, beta, confidence, log_total, brier):
+    """(nll, Brier score) with soft labels; `brier` is the score with the maximum as label."""
     loss, score = 0.0, brier - 1.0 + 2.0 * confidence
     for c in range(row.size):
         q = np.float64(soft[c])
         if q > 0.0:
-            y = (np.float64(row[c]) - m) * inverse
-            p = power_of_two(cut(y * LOG2E)) * UNBIAS64 * confidence
+            y = (np.float64(row[c]) - m) * beta
+            p = exp2_biased(clip_exponent(y * LOG2E)) * UNBIAS64 * confidence
             loss += q * (log_total - y)
             score += q * (q - 2.0 * p)
     return loss, max(score, 0.0)
 
 
 @kernel
-def score(x, labels, soft, weights, inverse, predictions, scores):
-    """Confidence, correctness, nll and Brier score of each row at 1 / T = inverse.
+def score_rows(x, labels, soft, weights, beta, predictions, scores):
+    """Confidence, correctness, nll and Brier score of each row at beta = 1 / T.
 
-    Returns what is wrong with a row, and with which. A label on a class that is not there has an
-    nll of inf. Rows without weight are left at 0.
+    Returns (status, row of the first error). A label whose logit is -inf has an nll of inf. Rows
+    of weight 0 get scores of 0.
     """
-    slope = inverse * LOG2E
+    beta2 = beta * LOG2E
     short = x.shape[1] <= SHORT
-    room = np.zeros(WORDS + min(x.shape[1], SHORT) * LANES)
+    workspace = np.zeros(FIELDS + min(x.shape[1], SHORT) * LANES)
     for first in range(0, x.shape[0], LANES):
         width = min(LANES, x.shape[0] - first)
         if short:
-            load_tile(x, first, width, room)
-            tile_squares(room, x.shape[1], slope)
+            load_tile(x, first, width, workspace)
+            tile_squares(workspace, x.shape[1], beta2)
         else:
             for r in range(width):
                 row = x[first + r]
                 m = row_max(row)
-                room[PEAK + r] = m
-                room[BEST + r] = first_at(row, m)
-                room[TOTAL + r], room[SECOND + r] = row_squares(row, m, slope)
+                workspace[PEAK + r] = m
+                workspace[BEST + r] = first_maximum(row, m)
+                workspace[TOTAL + r], workspace[SECOND + r] = row_squares(row, m, beta2)
         for r in range(width):
-            room[GAP + r] = 0.0
+            workspace[GAP + r] = 0.0
             if labels.size:
-                room[GAP + r] = np.float64(x[first + r, labels[first + r]]) - room[PEAK + r]
-        tile_scores(room, inverse)
+                workspace[GAP + r] = (
+                    np.float64(x[first + r, labels[first + r]]) - workspace[PEAK + r]
+                )
+        tile_scores(workspace, beta)
         for r in range(width):
-            at, m = first + r, room[PEAK + r]
+            at, m = first + r, workspace[PEAK + r]
             there = of_row(weights, at) > 0.0
             if there and not abs(m) < np.inf:
                 return HAS_NAN if m != m else HAS_INF if m > 0.0 else IS_EMPTY, at
-            best = np.int64(room[BEST + r]) if there else 0
+            best = np.int64(workspace[BEST + r]) if there else 0
             predictions[at] = best
-            scores[CONFIDENCE, at] = room[TOTAL + r] if there else 0.0
-            scores[LOSS, at] = room[FIRST + r] if there else 0.0
-            scores[BRIER, at] = room[SECOND + r] if there else 0.0
+            scores[CONFIDENCE, at] = workspace[TOTAL + r] if there else 0.0
+            scores[LOSS, at] = workspace[FIRST + r] if there else 0.0
+            scores[BRIER, at] = workspace[SECOND + r] if there else 0.0
             if labels.size:
                 scores[CORRECT, at] = 1.0 if there and best == labels[at] else 0.0
             else:
                 scores[CORRECT, at] = soft[at, best] if there else 0.0
                 if there:
                     known = scores[CONFIDENCE, at], scores[LOSS, at], scores[BRIER, at]
-                    loss, brier = score_soft(x[at], soft[at], m, inverse, *known)
+                    loss, brier = soft_scores(x[at], soft[at], m, beta, *known)
                     scores[LOSS, at] = loss
                     scores[BRIER, at] = brier
     return FINE, 0
