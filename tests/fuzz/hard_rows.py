@@ -39,7 +39,7 @@ BORDERS = (
     short_logs.SHORT_LOGS,
     dispatch.GROUPED,
     float64.STRIP,
-    inversion.PART,
+    inversion.SUM_BLOCK,
     float32.CHUNK,
     dispatch.GROUPED_CACHED,
     overlapped.QUICK,

@@ -20,7 +20,7 @@ from hotmax._core.arrays import (
 )
 from hotmax._core.dispatch import for_stages, pieces, range_of
 from hotmax._kernels.sampling import filters
-from hotmax._kernels.sampling.inversion import NO_CLASS, PART, TOO_FEW, draw_lanes, draw_rows
+from hotmax._kernels.sampling.inversion import NO_CLASS, SUM_BLOCK, TOO_FEW, draw_lanes, draw_rows
 from hotmax._kernels.softmax.short import SHORT
 from hotmax._sampling.seeds import Seeds, as_seeds
 from hotmax._sampling.steps import MOST_DRAWS, Number, Program, in_order, program
@@ -101,7 +101,7 @@ def draw(
     def work(x: Array, heat: Array, those: slice) -> None:
         keys, numbers = seeds.part(those)
         if plain:
-            totals = np.empty((-(-rows.classes // PART), 2))
+            totals = np.empty((-(-rows.classes // SUM_BLOCK), 2))
             kernel(x, out[those], heat, keys, numbers, stream, first_tie, totals, 0, len(x))
             return
         filters.sample_rows(
@@ -112,12 +112,9 @@ def draw(
             numbers,
             stream,
             mu[those],
-            steps.codes,
-            steps.numbers,
+            filters.Steps(steps.codes, steps.numbers),
             first_tie,
             replace,
-            0,
-            len(x),
         )
 
     if rows.classes == 0:
@@ -143,11 +140,8 @@ def cut(rows: Rows, steps: Program, seeds: Seeds, stream: int = 0, mu: Array = N
             numbers,
             stream,
             mu[those],
-            steps.codes,
-            steps.numbers,
+            filters.Steps(steps.codes, steps.numbers),
             status[those],
-            0,
-            len(x),
         )
 
     if rows.classes:

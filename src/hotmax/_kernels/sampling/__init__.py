@@ -1,1 +1,1 @@
-"""Random numbers, cuts and draws."""
+"""Sampling kernels: random numbers, filters, draws."""

@@ -1,13 +1,14 @@
-"""Which classes of a row stay: top-k, top-p and their kind, one step after another.
+"""Filters of a row: top-k, top-p and similar steps, applied one after another.
 
-A row is first copied into a list of candidates (value, place), in the order of their places, and in
-float64 whatever its type was. A step marks those that it keeps, and the list closes up. At least
-one candidate always stays.
+A row is first copied into a list of candidates (value, class), in order of their classes, and in
+float64 whatever its type. A step marks the candidates that stay (`stays`), and `compact` moves them
+to the front. At least one candidate always stays. `apply_step` is where each filter cuts.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,20 +16,20 @@ from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.sampling.inversion import (
     NO_CLASS,
     NOT_A_NUMBER,
-    PART,
+    SUM_BLOCK,
     TOO_FEW,
+    exp_weights,
     invert,
     set_totals,
     total_of,
-    weigh,
 )
-from hotmax._kernels.sampling.random import CHANCE, DRAW, NOISE, gumbel, uniform
-from hotmax._kernels.sampling.selection import extremes, find_cut
+from hotmax._kernels.sampling.random import COIN, DRAW, NOISE, gumbel, uniform
+from hotmax._kernels.sampling.selection import find_cut, min_and_max
 from hotmax._kernels.simd.memory import of_row
 from hotmax._kernels.softmax.float32 import top
 from hotmax._kernels.softmax.rows import sign_of
 
-# The steps. A step's numbers are in columns 0 to 2 of its line, and its rule for ties in column 3.
+# Codes of the steps.
 (
     TEMPERATURE,
     TOP_K,
@@ -46,23 +47,50 @@ from hotmax._kernels.softmax.rows import sign_of
 # Which of the candidates that tie at a cut stay: all, the last ones needed, or the first ones.
 ALL, LAST, FIRST = 0, 1, 2
 
-SMALLEST = 5e-324  # a product of temperatures above 0 stays above it
+SMALLEST_TEMPERATURE = 5e-324  # a product of temperatures above 0 does not underflow to 0
+
+
+class Steps(NamedTuple):
+    """The steps of a sampler, in order."""
+
+    codes: Any
+    numbers: Any  # (steps, 4): the parameters of each step, and its rule for ties in column 3
+
+
+class Candidates(NamedTuple):
+    """The candidates of one row, and workspace of the same length for the filters."""
+
+    value: Any  # logits, negated below temperature 0
+    index: Any  # classes, ascending
+    stays: Any  # bools that a step sets
+    weights: Any
+    keys: Any
+    scratch: Any
+
+
+@inline
+def candidates_of(n):
+    """Workspace for the candidates of rows of n classes."""
+    return Candidates(
+        np.empty(n), np.empty(n, np.int64), np.empty(n, np.bool_), np.empty(n), np.empty(n),
+        np.empty(n),
+    )  # fmt: skip
 
 
 @inline
 def shifted_logit(value, m, temperature):
-    """(value - m) / T, for a value up to m and T > 0; the difference may be beyond float64."""
+    """(value - m) / T for value <= m and T > 0, where the difference may overflow float64."""
     d = value - m
-    beyond = d == -np.inf
-    z = (0.5 * value - 0.5 * m if beyond else d) / temperature
-    return 2.0 * z if beyond else z
+    overflows = d == -np.inf
+    z = (0.5 * value - 0.5 * m if overflows else d) / temperature
+    return 2.0 * z if overflows else z
 
 
 @inline
 def gap_scale(largest):
-    """A power of two for the gaps m - x below a maximum: then their squares are in range.
+    """A power of two that keeps the squares of the gaps m - x, up to `largest`, in range.
 
-    The largest gap may be inf, which says only that the difference was beyond float64.
+    `largest` may be inf, where the difference overflows float64.
     """
     if largest > 2.0**400:
         return 2.0**-700
@@ -70,22 +98,23 @@ def gap_scale(largest):
 
 
 @kernel
-def load(x, sign, value, place, keep):
-    """(candidates, maximum): the classes of a row that are there, their values turned by sign.
+def load_candidates(x, sign, candidates):
+    """(count, maximum): the classes of a row above -inf, their logits times sign.
 
-    Where some are +inf, they are all that counts.
+    Where some are +inf, they are the only candidates, with value 0.
     """
+    value, index, stays = candidates.value, candidates.index, candidates.stays
     m = top(x, sign)
     if m != m or m == -np.inf:
         return 0, m
     for i in range(x.size):
         value[i] = sign * x[i]
-        place[i] = i
+        index[i] = i
     n = x.size
-    if m == np.inf or extremes(value[:n])[0] == -np.inf:
+    if m == np.inf or min_and_max(value[:n])[0] == -np.inf:
         for i in range(n):
-            keep[i] = value[i] == np.inf if m == np.inf else value[i] > -np.inf
-        n = close_up(value, place, keep, n)
+            stays[i] = value[i] == np.inf if m == np.inf else value[i] > -np.inf
+        n = compact(candidates, n)
     if m == np.inf:
         for i in range(n):
             value[i] = 0.0
@@ -94,42 +123,43 @@ def load(x, sign, value, place, keep):
 
 
 @kernel
-def close_up(value, place, keep, n):
-    """Move the candidates that are kept to the front; their number."""
+def compact(candidates, n):
+    """Move the candidates that stay to the front. Returns their number."""
+    value, index, stays = candidates.value, candidates.index, candidates.stays
     count = 0
     for i in range(n):
-        if keep[i]:
+        if stays[i]:
             value[count] = value[i]
-            place[count] = place[i]
+            index[count] = index[i]
             count += 1
     return count
 
 
 @kernel
-def keep_top(keys, cut, needed, ties, keep):
-    """Mark keys above the cut, and of those at it the first or last `needed`, or all."""
+def keep_top(keys, cut, needed, ties, stays):
+    """Mark keys above the cut, and of those equal to it the first or last `needed`, or all."""
     for i in range(keys.size):
-        keep[i] = keys[i] >= cut
+        stays[i] = keys[i] >= cut
     if ties == ALL:
         return
     for j in range(keys.size):
         i = j if ties == FIRST else keys.size - 1 - j
         if keys[i] == cut:
-            keep[i] = needed > 0
+            stays[i] = needed > 0
             needed -= 1
 
 
 @kernel
-def keep_from(value, m, temperature, log_bound, keep):
+def keep_from(value, m, temperature, log_bound, stays):
     """Mark values with (x - m) / T of at least log_bound, and the maximum in any case."""
     for i in range(value.size):
-        keep[i] = value[i] == m or shifted_logit(value[i], m, temperature) >= log_bound
+        stays[i] = value[i] == m or shifted_logit(value[i], m, temperature) >= log_bound
 
 
 @kernel
-def keep_within(value, m, deviations, keep):
-    """Mark values within so many standard deviations of the maximum."""
-    scale = gap_scale(m - extremes(value)[0])
+def keep_within(value, m, deviations, stays):
+    """Mark values within that many standard deviations of the maximum."""
+    scale = gap_scale(m - min_and_max(value)[0])
     peak = m * scale
     mean = 0.0
     for i in range(value.size):
@@ -140,16 +170,17 @@ def keep_within(value, m, deviations, keep):
         variance += ((peak - value[i] * scale) - mean) ** 2
     bound = deviations * math.sqrt(variance / value.size)
     for i in range(value.size):
-        keep[i] = peak - value[i] * scale <= bound
+        stays[i] = peak - value[i] * scale <= bound
 
 
 @kernel
 def weighted_gap_scale(value, m, temperature):
-    """As gap_scale, for the gaps of classes that have a weight: they are at most 746 T.
+    """gap_scale for the gaps of classes of nonzero weight, which are at most 746 T.
 
-    Near a maximum of 2**300 and more no other number is as near as a tiny T makes necessary.
+    Near a maximum of 2**300 or more, float64 numbers lie too far apart for gaps as small as a tiny
+    T requires.
     """
-    largest = m - extremes(value)[0]
+    largest = m - min_and_max(value)[0]
     if temperature < 2.0**-390 and abs(m) < 2.0**300:
         return 2.0**700
     return 1.0 if largest > 2.0**400 and temperature < 2.0**390 else gap_scale(largest)
@@ -157,7 +188,7 @@ def weighted_gap_scale(value, m, temperature):
 
 @kernel
 def mean_gap(value, weights, m, temperature, total):
-    """(mean of the gaps m - x under the weights, times a scale; the scale)."""
+    """(weighted mean of the gaps m - x times a scale, the scale)."""
     scale = weighted_gap_scale(value, m, temperature)
     peak = m * scale
     mean = 0.0
@@ -168,28 +199,28 @@ def mean_gap(value, weights, m, temperature, total):
 
 
 @kernel
-def entropy_of(value, weights, m, temperature, total):
+def entropy_of_weights(value, weights, m, temperature, total):
     mean, scale = mean_gap(value, weights, m, temperature, total)
     return math.log(total) + mean / (temperature * scale)
 
 
 @kernel
-def cross_out(value, lowest, keep):
-    """Of all values from `lowest` up only one stays, the last of the smallest: the XTC rule."""
+def exclude_top(value, lowest, stays):
+    """XTC: of the values >= lowest only one stays, the last of the smallest."""
     at = -1
     for i in range(value.size):
-        keep[i] = value[i] < lowest
-        if not keep[i] and (at < 0 or value[i] <= value[at]):
+        stays[i] = value[i] < lowest
+        if not stays[i] and (at < 0 or value[i] <= value[at]):
             at = i
     if at >= 0:
-        keep[at] = True
+        stays[at] = True
 
 
 @kernel
 def typical_keys(value, m, mean, scale, keys):
-    """Minus the distance of each gap from the mean gap, scaled: -log p - entropy is that over T.
+    """-abs(gap - mean gap), scaled. Divided by T the distance is abs(-log p - entropy).
 
-    Only a class whose weight is 0 can lie beyond 1e308.
+    Only a class of weight 0 can have a distance above 1e308.
     """
     for i in range(value.size):
         keys[i] = -min(abs((m * scale - value[i] * scale) - mean), 1e308)
@@ -197,192 +228,173 @@ def typical_keys(value, m, mean, scale, keys):
 
 @kernel
 def lowest_at_least(value, m, temperature, log_bound):
-    """The smallest value that keep_from would mark, as a bound for cross_out; inf for none."""
-    low = np.inf
+    """The smallest value that keep_from would mark, the bound for exclude_top; inf for none."""
+    lowest = np.inf
     for i in range(value.size):
-        if shifted_logit(value[i], m, temperature) >= log_bound and value[i] < low:
-            low = value[i]
-    return low
+        if shifted_logit(value[i], m, temperature) >= log_bound and value[i] < lowest:
+            lowest = value[i]
+    return lowest
 
 
 @kernel
-def apply_step(step, numbers, own, chance, value, place, m, t, n, weights, keys, keep, room):
-    """(n, m, t) after one step: how many candidates stay, their maximum and the temperature."""
-    v, w, k = value[:n], weights[:n], keep[:n]
+def apply_step(step, numbers, own, coin, candidates, n, m, t):
+    """(n, m, t) after one step: how many candidates stay, their maximum and the temperature.
+
+    `own` is the temperature of the row, or its mu for mirostat. A temperature of 0 keeps all that
+    tie at the maximum.
+    """
+    v, w, stays = candidates.value[:n], candidates.weights[:n], candidates.stays[:n]
+    keys, scratch = candidates.keys, candidates.scratch
     ties = int(numbers[3])
     if step == TEMPERATURE:
         if own != 0.0:
-            return n, m, max(t * abs(own), SMALLEST)
-        keep_top(v, m, 0, ALL, k)
-        return close_up(value, place, keep, n), m, t
+            return n, m, max(t * abs(own), SMALLEST_TEMPERATURE)
+        keep_top(v, m, 0, ALL, stays)
+        return compact(candidates, n), m, t
     if step == TOP_K:
         if numbers[0] >= n:
             return n, m, t
-        cut, needed = find_cut(v, None, numbers[0], False, room, weights)
-        keep_top(v, cut, needed, ties, k)
-        return close_up(value, place, keep, n), m, t
+        cut, needed = find_cut(v, None, numbers[0], False, scratch, candidates.weights)
+        keep_top(v, cut, needed, ties, stays)
+        return compact(candidates, n), m, t
     if step == MIN_P:
-        keep_from(v, m, t, math.log(numbers[0]), k)
-        return close_up(value, place, keep, n), m, t
+        keep_from(v, m, t, math.log(numbers[0]), stays)
+        return compact(candidates, n), m, t
     if step == TOP_N_SIGMA:
-        keep_within(v, m, numbers[0], k)
-        return close_up(value, place, keep, n), m, t
-    if step == XTC and chance >= numbers[0]:
+        keep_within(v, m, numbers[0], stays)
+        return compact(candidates, n), m, t
+    if step == XTC and coin >= numbers[0]:
         return n, m, t
 
-    weigh(v, w, m, t)
+    exp_weights(v, w, m, t)
     total = total_of(w)
     if step == TOP_P:
-        cut, needed = find_cut(v, w, numbers[0] * total, False, room, keys)
-        keep_top(v, cut, needed, ties, k)
+        cut, needed = find_cut(v, w, numbers[0] * total, False, scratch, keys)
+        keep_top(v, cut, needed, ties, stays)
     elif step == EPSILON:
-        keep_from(v, m, t, math.log(numbers[0] * total), k)
+        keep_from(v, m, t, math.log(numbers[0] * total), stays)
     elif step == ETA:
-        entropy = entropy_of(v, w, m, t, total)
+        entropy = entropy_of_weights(v, w, m, t, total)
         bound = min(numbers[0], math.sqrt(numbers[0]) * math.exp(-entropy))
-        keep_from(v, m, t, math.log(bound * total), k)
+        keep_from(v, m, t, math.log(bound * total), stays)
     elif step == MIROSTAT:
-        keep_from(v, m, t, math.log(total) - own * math.log(2.0), k)
+        keep_from(v, m, t, math.log(total) - own * math.log(2.0), stays)
     elif step == TYPICAL_P:
         mean, scale = mean_gap(v, w, m, t, total)
         typical_keys(v, m, mean, scale, keys[:n])
         target, strict = numbers[0] * total, ties == FIRST
-        cut, needed = find_cut(keys[:n], w, target, strict, room, np.empty(n))
-        keep_top(keys[:n], cut, needed, ties, k)
+        cut, needed = find_cut(keys[:n], w, target, strict, scratch, np.empty(n))
+        keep_top(keys[:n], cut, needed, ties, stays)
     elif step == XTC:
         lowest = lowest_at_least(v, m, t, math.log(numbers[1] * total))
-        cross_out(v, lowest, k)
+        exclude_top(v, lowest, stays)
     elif step == DYNAMIC_TEMPERATURE:
         if n == 1:
             return n, m, t
-        share = max(entropy_of(v, w, m, t, total) / math.log(n), 0.0)
-        heat = numbers[0] + (numbers[1] - numbers[0]) * min(share, 1.0) ** numbers[2]
-        if heat > 0.0:
-            return n, m, max(t * heat, SMALLEST)
-        keep_top(v, m, 0, ALL, k)
-    n = close_up(value, place, keep, n)
-    return n, top(value[:n], 1.0), t
+        share = max(entropy_of_weights(v, w, m, t, total) / math.log(n), 0.0)
+        factor = numbers[0] + (numbers[1] - numbers[0]) * min(share, 1.0) ** numbers[2]
+        if factor > 0.0:
+            return n, m, max(t * factor, SMALLEST_TEMPERATURE)
+        keep_top(v, m, 0, ALL, stays)
+    n = compact(candidates, n)
+    return n, top(candidates.value[:n], 1.0), t
 
 
 @kernel
-def filter_row(x, temperature, mu, chance, steps, numbers, value, place, weights, keys, keep, room):
-    """(n, m, t): candidates left in value and place, their maximum and their temperature."""
-    n, m = load(x, sign_of(x, temperature), value, place, keep)
+def filter_row(x, temperature, mu, coin, steps, candidates):
+    """(n, m, t): how many candidates are left, their maximum and their temperature."""
+    n, m = load_candidates(x, sign_of(x, temperature), candidates)
     t = 1.0
-    for s in range(steps.size):
+    for s in range(steps.codes.size):
         if n > 0:
-            own = mu if steps[s] == MIROSTAT else temperature
-            n, m, t = apply_step(
-                steps[s],
-                numbers[s],
-                own,
-                chance,
-                value,
-                place,
-                m,
-                t,
-                n,
-                weights,
-                keys,
-                keep,
-                room,
-            )
+            step = steps.codes[s]
+            own = mu if step == MIROSTAT else temperature
+            n, m, t = apply_step(step, steps.numbers[s], own, coin, candidates, n, m, t)
     return n, m, t
 
 
 @kernel
-def draw_distinct(value, place, m, t, n, key, row, stream, keys, weights, out):
+def draw_distinct(candidates, n, m, t, key, row, stream, out):
     """As many different classes as out is long, in the order of their draws; False if too few.
 
     Gumbel top-k: the largest of (x - m) / T plus Gumbel noise are draws without replacement.
     """
-    weigh(value[:n], weights[:n], m, t)
-    there = 0
+    value, index = candidates.value, candidates.index
+    weights, keys = candidates.weights, candidates.keys
+    exp_weights(value[:n], weights[:n], m, t)
+    count = 0
     for i in range(n):
         if weights[i] > 0.0:
-            noise = gumbel(key, row, place[i], stream + NOISE)
-            keys[there] = shifted_logit(value[i], m, t) + noise
-            place[there] = place[i]
-            there += 1
-    if there < out.size:
+            noise = gumbel(key, row, index[i], stream + NOISE)
+            keys[count] = shifted_logit(value[i], m, t) + noise
+            index[count] = index[i]
+            count += 1
+    if count < out.size:
         return False
-    cut, _ = find_cut(keys[:there], None, float(out.size), False, weights, weights)
+    cut, _ = find_cut(keys[:count], None, float(out.size), False, weights, weights)
     best = 0
-    for i in range(there):
+    for i in range(count):
         if keys[i] >= cut:
             keys[best] = keys[i]
-            place[best] = place[i]
+            index[best] = index[i]
             best += 1
-    if best < out.size:  # no key is nan, so this cannot be; memory is not to depend on that
+    if best < out.size:  # cannot happen, since no key is nan; guards against reading past the end
         return False
     order = np.argsort(-keys[:best])
     for d in range(out.size):
-        out[d] = place[order[d]]
+        out[d] = index[order[d]]
     return True
 
 
 @kernel
-def sample_rows(
-    x, out, temperature, keys, rows, stream, mu, steps, numbers, first_tie, replace, start, stop
-):
-    """Draws from rows start..stop after the steps; mu gets the surprise of each row's first draw.
+def sample_rows(x, out, temperature, keys, rows, stream, mu, steps, first_tie, replace):
+    """Draws from rows after the steps. mu[r], where given, becomes the surprise of the first draw.
 
-    The surprise, in bits, is what mirostat learns from.
+    Mirostat adapts mu by that surprise, in bits.
     """
-    n = x.shape[1]
-    value, room = np.empty(n), np.empty(n)
-    place, keep = np.empty(n, np.int64), np.empty(n, np.bool_)
-    weights, work = np.empty(n), np.empty(n)
-    totals = np.empty((-(-n // PART), 2))
-    for r in range(start, stop):
-        t = of_row(temperature, r)
+    candidates = candidates_of(x.shape[1])
+    value, index, weights = candidates.value, candidates.index, candidates.weights
+    totals = np.empty((-(-x.shape[1] // SUM_BLOCK), 2))
+    for r in range(x.shape[0]):
+        own_temperature = of_row(temperature, r)
         key = of_row(keys, r)
-        chance = uniform(key, rows[r], 0, stream + CHANCE)[0]
+        coin = uniform(key, rows[r], 0, stream + COIN)[0]
         surprise = mu[r] if mu.size else 0.0
-        left, m, heat = filter_row(
-            x[r], t, surprise, chance, steps, numbers, value, place, weights, work, keep, room
-        )
-        if left == 0:
+        n, m, t = filter_row(x[r], own_temperature, surprise, coin, steps, candidates)
+        if n == 0:
             out[r, :] = NOT_A_NUMBER if m != m else NO_CLASS
         elif not replace:
-            enough = draw_distinct(
-                value, place, m, heat, left, key, rows[r], stream, work, weights, out[r]
-            )
-            if not enough:
+            if not draw_distinct(candidates, n, m, t, key, rows[r], stream, out[r]):
                 out[r, :] = TOO_FEW
-        elif first_tie and t == 0.0:
-            out[r, :] = place[0]
+        elif first_tie and own_temperature == 0.0:
+            out[r, :] = index[0]
             if mu.size:
-                mu[r] = 0.0  # no other could have come
+                mu[r] = 0.0  # the draw was certain
         else:
-            weigh(value[:left], weights[:left], m, heat)
-            parts = totals[: -(-left // PART)]
-            total, total_low = set_totals(weights[:left], parts)
+            exp_weights(value[:n], weights[:n], m, t)
+            block_totals = totals[: -(-n // SUM_BLOCK)]
+            total, total_lo = set_totals(weights[:n], block_totals)
             for d in range(out.shape[1]):
-                u, u_low = uniform(key, rows[r], d, stream + DRAW)
-                at = invert(weights[:left], parts, total, total_low, u, u_low)
-                out[r, d] = place[at]
+                u, u_lo = uniform(key, rows[r], d, stream + DRAW)
+                at = invert(weights[:n], block_totals, total, total_lo, u, u_lo)
+                out[r, d] = index[at]
                 if d == 0 and mu.size:
                     mu[r] = math.log2(total) - math.log2(weights[at])
 
 
 @kernel
-def truncate_rows(x, out, temperature, keys, rows, stream, mu, steps, numbers, status, start, stop):
-    """Rows start..stop with -inf where the steps cut (inf at a temperature below 0)."""
+def truncate_rows(x, out, temperature, keys, rows, stream, mu, steps, status):
+    """Rows with -inf where the steps cut (inf at a temperature below 0)."""
     n = x.shape[1]
-    value, room = np.empty(n), np.empty(n)
-    place, keep = np.empty(n, np.int64), np.empty(n, np.bool_)
-    weights, work = np.empty(n), np.empty(n)
-    for r in range(start, stop):
+    candidates = candidates_of(n)
+    index = candidates.index
+    for r in range(x.shape[0]):
         t = of_row(temperature, r)
-        key = of_row(keys, r)
-        chance = uniform(key, rows[r], 0, stream + CHANCE)[0]
+        coin = uniform(of_row(keys, r), rows[r], 0, stream + COIN)[0]
         surprise = mu[r] if mu.size else 0.0
-        left, m, _ = filter_row(
-            x[r], t, surprise, chance, steps, numbers, value, place, weights, work, keep, room
-        )
+        left, m, _ = filter_row(x[r], t, surprise, coin, steps, candidates)
         status[r] = left if left > 0 else (NOT_A_NUMBER if m != m else NO_CLASS)
         for i in range(n):
             out[r, i] = math.copysign(np.inf, -t)
         for j in range(left):
-            out[r, place[j]] = x[r, place[j]]
+            out[r, index[j]] = x[r, index[j]]

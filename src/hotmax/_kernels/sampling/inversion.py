@@ -1,9 +1,10 @@
-"""One class from weights: the first at which the cumulated weight passes u times the total.
+"""Draws by inversion: the first class at which the cumulated weight exceeds u times the total.
 
-Weights are summed in parts. The sums are in two words, and so are the target u * total and what is
-left of it after each part, and then after each class of one part: nothing is rounded away. So a
-class is drawn with its own probability, to the digits of its weight, and a class of weight 0 cannot
-be passed, so it is never drawn.
+Weights are summed in blocks of SUM_BLOCK. The sums, the target u * total and what is left of it
+after each block, and then after each class of one block, are double-doubles: nothing is rounded
+away. So a class is drawn with its own probability, to the digits of its weight, and a class of
+weight 0 is never drawn. Ties at T = 0 have equal weights (`exp_weights`), or `first_equal` picks
+one.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from hotmax._kernels.softmax.lanes import (
 )
 from hotmax._kernels.softmax.rows import HARD, PLAIN, regime, sign_of
 
-PART = 256  # classes whose weights are summed apart
-NOTHING_LEFT = 2.0 ** (BIAS64 - 1074)  # a weight, times 2**BIAS64, that is 0 in float64
+SUM_BLOCK = 256  # classes whose weights are summed together
+UNDERFLOW = 2.0 ** (BIAS64 - 1074)  # a weight times 2**BIAS64 below this is 0 in float64
 
-# What stands for a class where none can be drawn.
+# Status codes in place of a class where none can be drawn.
 NO_CLASS, NOT_A_NUMBER, TOO_FEW = -1, -2, -3
 
 
 @kernel
-def weigh(x, weights, m, temperature):
-    """exp((x - m) / T) of classes whose row has the maximum m; 0 for one that is not there."""
+def exp_weights(x, weights, m, temperature):
+    """exp((x - m) / T) for a row with maximum m: 0 at -inf, and 1 for each tie at T = 0."""
     kind = regime(m, temperature)
     if kind == PLAIN:
         softmax_wide(x, weights, m, temperature, 1.0, 0.0, False)
@@ -60,94 +61,96 @@ def total_of(weights):
 
 
 @kernel
-def sum_of(weights):
-    """The sum in two words: four sums side by side, whose latencies overlap."""
+def sum_double_double(weights):
+    """The sum as a double-double: four interleaved sums, whose latencies overlap."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
-    a_low, b_low, c_low, d_low = 0.0, 0.0, 0.0, 0.0
+    a_lo, b_lo, c_lo, d_lo = 0.0, 0.0, 0.0, 0.0
     whole = weights.size // 4 * 4
     for i in range(0, whole, 4):
         a, carry = two_sum(a, weights[i])
-        a_low += carry
+        a_lo += carry
         b, carry = two_sum(b, weights[i + 1])
-        b_low += carry
+        b_lo += carry
         c, carry = two_sum(c, weights[i + 2])
-        c_low += carry
+        c_lo += carry
         d, carry = two_sum(d, weights[i + 3])
-        d_low += carry
+        d_lo += carry
     for i in range(whole, weights.size):
         a, carry = two_sum(a, weights[i])
-        a_low += carry
-    a, a_low = add_words(a, a_low, b, b_low)
-    c, c_low = add_words(c, c_low, d, d_low)
-    return add_words(a, a_low, c, c_low)
+        a_lo += carry
+    a, a_lo = add_double_double(a, a_lo, b, b_lo)
+    c, c_lo = add_double_double(c, c_lo, d, d_lo)
+    return add_double_double(a, a_lo, c, c_lo)
 
 
 @inline
-def add_words(a, a_low, b, b_low):
+def add_double_double(a, a_lo, b, b_lo):
+    """(a + a_lo) + (b + b_lo)."""
     total, carry = two_sum(a, b)
-    return two_sum(total, carry + (a_low + b_low))
+    return two_sum(total, carry + (a_lo + b_lo))
 
 
 @inline
-def target_of(total, total_low, u, u_low):
-    """(u + u_low) * (total + total_low) in two words."""
+def target_of(total, total_lo, u, u_lo):
+    """(u + u_lo) * (total + total_lo) as a double-double."""
     target = u * total
-    return target, fma(u, total, -target) + fma(u, total_low, u_low * total)
+    return target, fma(u, total, -target) + fma(u, total_lo, u_lo * total)
 
 
 @kernel
-def pass_parts(totals, target, target_low):
-    """(part, target, target_low): the part in which the target is passed, and what is left of it.
+def pass_blocks(totals, target, target_lo):
+    """(block, target, target_lo): the block that exceeds the target, and what is left of it there.
 
-    Should rounding leave some target beyond the last part, it is the last that is not empty.
+    If rounding leaves a target beyond the last block, it is the last block that is not empty.
     """
-    last, kept, kept_low = 0, 0.0, 0.0
+    last, kept, kept_lo = 0, 0.0, 0.0
     for b in range(len(totals)):
         if totals[b, 0] > 0.0:
-            last, kept, kept_low = b, target, target_low
+            last, kept, kept_lo = b, target, target_lo
             target, carry = two_difference(target, totals[b, 0])
-            target_low += carry - totals[b, 1]
-            if target + target_low < 0.0:
+            target_lo += carry - totals[b, 1]
+            if target + target_lo < 0.0:
                 break
-    return last, kept, kept_low
+    return last, kept, kept_lo
 
 
 @kernel
-def pass_weights(weights, target, target_low):
-    """The index of the weight at which the target is passed; else the last that is not 0."""
+def pass_weights(weights, target, target_lo):
+    """The index at which the cumulated weight exceeds the target; else the last that is not 0."""
     last = 0
     for i in range(weights.size):
         if weights[i] > 0.0:
             last = i
             target, carry = two_difference(target, weights[i])
-            target_low += carry
-            if target + target_low < 0.0:
+            target_lo += carry
+            if target + target_lo < 0.0:
                 break
     return last
 
 
 @kernel
 def set_totals(weights, totals):
-    """The total of each part, and of all, in two words."""
-    total, total_low = 0.0, 0.0
+    """The total of each block into `totals`; returns that of all. Double-doubles."""
+    total, total_lo = 0.0, 0.0
     for b in range(len(totals)):
-        part = sum_of(weights[b * PART : min((b + 1) * PART, weights.size)])
+        part = sum_double_double(weights[b * SUM_BLOCK : min((b + 1) * SUM_BLOCK, weights.size)])
         totals[b, 0], totals[b, 1] = part
-        total, total_low = add_words(total, total_low, part[0], part[1])
-    return total, total_low
+        total, total_lo = add_double_double(total, total_lo, part[0], part[1])
+    return total, total_lo
 
 
 @kernel
-def invert(weights, totals, total, total_low, u, u_low):
-    """The index at which the cumulated weight passes (u + u_low) * (total + total_low)."""
-    target, target_low = target_of(total, total_low, u, u_low)
-    b, target, target_low = pass_parts(totals, target, target_low)
-    part = weights[b * PART : min((b + 1) * PART, weights.size)]
-    return b * PART + pass_weights(part, target, target_low)
+def invert(weights, totals, total, total_lo, u, u_lo):
+    """The index at which the cumulated weight exceeds (u + u_lo) * (total + total_lo)."""
+    target, target_lo = target_of(total, total_lo, u, u_lo)
+    b, target, target_lo = pass_blocks(totals, target, target_lo)
+    part = weights[b * SUM_BLOCK : min((b + 1) * SUM_BLOCK, weights.size)]
+    return b * SUM_BLOCK + pass_weights(part, target, target_lo)
 
 
 @kernel
-def first_at(x, sign, m):
+def first_equal(x, sign, m):
+    """The first class at the maximum m."""
     for i in range(x.size):
         if sign * x[i] == m:
             return i
@@ -158,12 +161,12 @@ def first_at(x, sign, m):
 def draw_rows(x, out, temperature, keys, rows, stream, first_tie, totals, start, stop):
     """Draws from whole rows start..stop, as many as out has columns.
 
-    Only the totals of parts are kept, and the weights of one part made again: a long row needs no
-    room.
+    Only the totals of blocks are stored, and the weights of one block are recomputed for each draw:
+    memory does not grow with the row.
     """
     n, draws = x.shape[1], out.shape[1]
-    parts = -(-n // PART)
-    weights = np.empty(PART)
+    blocks = -(-n // SUM_BLOCK)
+    weights = np.empty(SUM_BLOCK)
     for r in range(start, stop):
         t = of_row(temperature, r)
         row, key = x[r], of_row(keys, r)
@@ -172,42 +175,46 @@ def draw_rows(x, out, temperature, keys, rows, stream, first_tie, totals, start,
             out[r, :] = NOT_A_NUMBER if m != m else NO_CLASS
             continue
         if first_tie and t == 0.0:
-            out[r, :] = first_at(row, sign_of(x, t), x.dtype.type(m))
+            out[r, :] = first_equal(row, sign_of(x, t), x.dtype.type(m))
             continue
-        total, total_low = 0.0, 0.0
-        for b in range(parts):
-            size = min(PART, n - b * PART)
-            weigh(row[b * PART : b * PART + size], weights[:size], m, t)
-            totals[b, 0], totals[b, 1] = sum_of(weights[:size])
-            total, total_low = add_words(total, total_low, totals[b, 0], totals[b, 1])
+        total, total_lo = 0.0, 0.0
+        for b in range(blocks):
+            size = min(SUM_BLOCK, n - b * SUM_BLOCK)
+            exp_weights(row[b * SUM_BLOCK : b * SUM_BLOCK + size], weights[:size], m, t)
+            totals[b, 0], totals[b, 1] = sum_double_double(weights[:size])
+            total, total_lo = add_double_double(total, total_lo, totals[b, 0], totals[b, 1])
         for d in range(draws):
-            u, u_low = uniform(key, rows[r], d, stream + DRAW)
-            target, target_low = target_of(total, total_low, u, u_low)
-            b, target, target_low = pass_parts(totals, target, target_low)
-            size = min(PART, n - b * PART)
-            if parts > 1:
-                weigh(row[b * PART : b * PART + size], weights[:size], m, t)
-            out[r, d] = b * PART + pass_weights(weights[:size], target, target_low)
+            u, u_lo = uniform(key, rows[r], d, stream + DRAW)
+            target, target_lo = target_of(total, total_lo, u, u_lo)
+            b, target, target_lo = pass_blocks(totals, target, target_lo)
+            size = min(SUM_BLOCK, n - b * SUM_BLOCK)
+            if blocks > 1:
+                exp_weights(row[b * SUM_BLOCK : b * SUM_BLOCK + size], weights[:size], m, t)
+            out[r, d] = b * SUM_BLOCK + pass_weights(weights[:size], target, target_lo)
 
 
 @kernel
 def draw_lanes(x, out, temperature, keys, rows, stream, first_tie, totals, start, stop):
-    """draw_rows for short rows, side by side: the same weights, in one part."""
+    """draw_rows for LANES short rows side by side: the same weights, in one block."""
     n = x.shape[1]
-    room = np.empty(WORDS + 2 * n * LANES)
-    work, tile, powers = room[:WORDS], room[WORDS : WORDS + n * LANES], room[WORDS + n * LANES :]
+    workspace = np.empty(WORDS + 2 * n * LANES)
+    work, tile, powers = (
+        workspace[:WORDS],
+        workspace[WORDS : WORDS + n * LANES],
+        workspace[WORDS + n * LANES :],
+    )
     for first in range(start, stop, LANES):
         width = min(LANES, stop - first)
         if first == start or temperature.size > 1:
             set_slopes(temperature, first, width, work)
         plain = lane_sums(x, temperature, first, width, work, tile, powers)
-        join_words(tile, powers, n, width, work)
+        store_weights(tile, powers, n, width, work)
         for d in range(out.shape[1]):
             for r in range(width):
                 key = of_row(keys, first + r)
-                u, u_low = uniform(key, rows[first + r], d, stream + DRAW)
+                u, u_lo = uniform(key, rows[first + r], d, stream + DRAW)
                 work[HIGH + r], work[LOW + r] = target_of(
-                    work[BELOW + r], work[BELOW_LOW + r], u, u_low
+                    work[BELOW + r], work[BELOW_LOW + r], u, u_lo
                 )
             pass_lanes(tile, n, width, work)
             for r in range(width):
@@ -222,15 +229,15 @@ def draw_lanes(x, out, temperature, keys, rows, stream, first_tie, totals, start
 
 
 @kernel
-def join_words(tile, powers, n, width, work):
-    """t and its power become a weight, 0 where a class is not there, and each row's are summed."""
+def store_weights(tile, powers, n, width, work):
+    """tile = weights power * (1 + t), 0 at -inf; their sums into BELOW."""
     for r in range(width):
         work[BELOW + r] = 0.0
         work[BELOW_LOW + r] = 0.0
     for c in range(n):
         for r in range(width):
             weight = fma(powers[c * LANES + r], tile[c * LANES + r], powers[c * LANES + r])
-            weight = 0.0 if weight < NOTHING_LEFT else weight
+            weight = 0.0 if weight < UNDERFLOW else weight
             tile[c * LANES + r] = weight
             total, carry = two_sum(work[BELOW + r], weight)
             work[BELOW + r] = total
@@ -239,7 +246,7 @@ def join_words(tile, powers, n, width, work):
 
 @kernel
 def pass_lanes(tile, n, width, work):
-    """The number of weights that each row's target outlasts, into TIES."""
+    """How many weights each row's target exceeds, cumulated, into TIES."""
     for r in range(width):
         work[TIES + r] = 0.0
     for c in range(n):
@@ -252,6 +259,7 @@ def pass_lanes(tile, n, width, work):
 
 @kernel
 def last_present(tile, n, r):
+    """The last class of nonzero weight."""
     last = 0
     for c in range(n):
         last = c if tile[c * LANES + r] > 0.0 else last

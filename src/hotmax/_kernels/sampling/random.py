@@ -1,7 +1,7 @@
-"""Random numbers without a state: Philox 4x32-10, a bijection of counters for every key.
+"""Counter-based random numbers: Philox 4x32-10, a bijection of counters for each key.
 
 The key is the seed. The counter is (row, index, stream): which row, which draw or class in it, and
-what for. So a number depends on nothing else, and any of them can be made at any time.
+which use. A number depends on nothing else, so any of them can be computed at any time.
 
 Reference: Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011.
 """
@@ -15,10 +15,11 @@ import numpy as np
 from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.simd.memory import of_row
 
-# What a number is for. A caller's own count of calls goes above these, in steps of STREAMS.
-DRAW, NOISE, CHANCE, STREAMS = 0, 1, 2, 4
+# Uses of a number; COIN decides whether XTC acts. A caller's count of calls is added in steps of
+# STREAMS.
+DRAW, NOISE, COIN, STREAMS = 0, 1, 2, 4
 
-# All in uint64: Numba makes a float of a uint64 and an int.
+# All in uint64: Numba promotes uint64 with int to float64.
 _MULTIPLY_0, _MULTIPLY_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL_0, _WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 _MASK = np.uint64(0xFFFFFFFF)
@@ -29,7 +30,7 @@ _HALF, _WHOLE = 2.0**-53, 2.0**-64
 
 @inline
 def philox(c0, c1, c2, c3, k0, k1):
-    """Four random words of 32 bits from a counter of four and a key of two, all in uint64."""
+    """Four random 32-bit integers from a counter of four and a key of two, all held in uint64."""
     for _ in range(10):
         p0, p1 = _MULTIPLY_0 * c0, _MULTIPLY_1 * c2
         c0, c1 = (p1 >> _32) ^ c1 ^ k0, p1 & _MASK
@@ -39,35 +40,35 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 
 @inline
-def words(key, row, index, stream):
-    """The four words at a place; all arguments are uint64, index and stream below 2**32."""
+def philox_at(key, row, index, stream):
+    """Philox at the counter (row, index, stream), all uint64, index and stream below 2**32."""
     return philox(row & _MASK, row >> _32, index, stream, key & _MASK, key >> _32)
 
 
 @kernel
 def uniform(key, row, index, stream):
-    """A uniform number in (0, 1) in two float64 words: an odd multiple of 2**-106.
+    """A uniform number in (0, 1) as a double-double: an odd multiple of 2**-106.
 
-    The first word is a multiple of 2**-53, the second lies between 0 and 2**-53. Neither 0 nor 1
-    can come, and even a class of probability 1e-28 is hit as often as it should be.
+    hi is a multiple of 2**-53, lo lies between 0 and 2**-53. It is never 0 nor 1, and even a class
+    of probability 1e-28 is drawn at its own rate.
     """
-    a, b, c, d = words(np.uint64(key), np.uint64(row), np.uint64(index), np.uint64(stream))
-    high = (a << _21) | (b >> _11)  # 53 bits
-    low = ((((b & _LOW_11) << _32) | c) << np.uint64(9)) | (d >> np.uint64(23))  # 52 bits
-    return np.float64(high) * _HALF, (np.float64(low) + 0.5) * 2.0**-105
+    a, b, c, d = philox_at(np.uint64(key), np.uint64(row), np.uint64(index), np.uint64(stream))
+    hi = (a << _21) | (b >> _11)  # 53 bits
+    lo = ((((b & _LOW_11) << _32) | c) << np.uint64(9)) | (d >> np.uint64(23))  # 52 bits
+    return np.float64(hi) * _HALF, (np.float64(lo) + 0.5) * 2.0**-105
 
 
 @kernel
 def gumbel(key, row, index, stream):
-    """Gumbel noise: -log(E), E exponential; E = -log(1 - v) is right however small v is."""
-    a, b, _, _ = words(np.uint64(key), np.uint64(row), np.uint64(index), np.uint64(stream))
+    """Gumbel noise: -log(E) with E exponential. E = -log1p(-v) is accurate for small v."""
+    a, b, _, _ = philox_at(np.uint64(key), np.uint64(row), np.uint64(index), np.uint64(stream))
     v = (np.float64((a << _32) | b) + 0.5) * _WHOLE
     return -math.log(-math.log1p(-min(v, 1.0 - _HALF)))
 
 
 @kernel
 def gumbel_rows(out, keys, rows, stream, start, stop):
-    """Noise for every class of rows start..stop; `rows` are their numbers."""
+    """Gumbel noise for every class of rows start..stop; `rows` are their row numbers."""
     for r in range(start, stop):
         key = of_row(keys, r)
         for c in range(out.shape[1]):
