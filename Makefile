@@ -20,13 +20,14 @@ SEED = 0
 FUZZERS = files libraries numbers
 BENCHMARKS = speed libraries losses attention sampling calibration regression
 
-.PHONY: help demo tour install test install-lowest lowest fuzz lint format bench accuracy capabilities tree docs clean
+.PHONY: help demo tour install test test-slow install-lowest lowest fuzz lint format bench accuracy capabilities tree docs clean
 .NOTPARALLEL:
 
 help:
 	@echo "make demo      a report on a small classifier: its summary, and a page to open"
 	@echo "make tour      a tour of hotmax on the terminal"
-	@echo "make test      all tests and the examples in the docstrings"
+	@echo "make test      the tests and the examples in the docstrings, but for the slow tests"
+	@echo "make test-slow the slow tests: generated code, indices, jax and torch.compile at length"
 	@echo "make lowest    the tests with the lowest versions that pyproject.toml allows"
 	@echo "make fuzz      damaged files and hostile numbers; EXAMPLES=100000 SEED=1 for more;"
 	@echo "               writes README's table with PUBLISH=1"
@@ -49,12 +50,15 @@ tour: $(VENV)/installed
 install: $(VENV)/installed-dev
 
 test: install
-	$(BIN)/python $(PYTEST) $(TESTS)
+	$(BIN)/python $(PYTEST) -m "not slow" $(TESTS)
+
+test-slow: install
+	$(BIN)/python $(PYTEST) -m slow $(TESTS)
 
 install-lowest: .venv-lowest/installed-dev
 
 lowest: install-lowest
-	.venv-lowest/bin/python $(PYTEST) $(TESTS)
+	.venv-lowest/bin/python $(PYTEST) -m "not slow" $(TESTS)
 
 fuzz: $(VENV)/installed-dev
 	@for part in $(FUZZERS); do \

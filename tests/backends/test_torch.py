@@ -194,6 +194,7 @@ def test_torch_func(function):
     assert torch.allclose(hessian(lambda r: call(r).square().sum())(x[0]), second)
 
 
+@pytest.mark.slow
 def test_compile():
     def layer(x, t):
         return hm.softmax(x, temperature=t) + hm.logsumexp(x, temperature=t, keepdims=True)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 CALLS = """
     import gc, itertools
     import numpy as np, hotmax as hm
@@ -77,6 +79,7 @@ CALLS = """
 """
 
 
+@pytest.mark.slow
 def test_every_index_lies_within_its_array(tmp_path):
     """Compiled without optimisation, in half of the time: an index is checked all the same.
 

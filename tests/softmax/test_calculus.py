@@ -27,7 +27,7 @@ ROWS = {
 HEATS = (1.0, 0.4, 3.0, -2.0)
 
 each_row = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-each_heat = pytest.mark.parametrize("heat", HEATS)
+each_temperature = pytest.mark.parametrize("temperature", HEATS)
 
 
 def same(got, expected) -> None:
@@ -40,19 +40,19 @@ def close(got, true, ulps, scale=None):
 
 
 @each_row
-@each_heat
-def test_tensors_against_mpmath(row, heat):
+@each_temperature
+def test_tensors_against_mpmath(row, temperature):
     x = np.array(row)
-    got = hm.softmax_jacobian(x, temperature=heat)
-    close(got, truth.jacobian(x, heat), 4)
-    close(hm.smoothmax_hessian(x, temperature=heat), truth.jacobian(x, heat), 4)
-    single = hm.softmax_jacobian(x.astype(np.float32), temperature=heat)
+    got = hm.softmax_jacobian(x, temperature=temperature)
+    close(got, truth.jacobian(x, temperature), 4)
+    close(hm.smoothmax_hessian(x, temperature=temperature), truth.jacobian(x, temperature), 4)
+    single = hm.softmax_jacobian(x.astype(np.float32), temperature=temperature)
     assert single.dtype == np.float32
-    close(single, truth.jacobian(x.astype(np.float32), heat), 1)
-    third = hm.softmax_hessian(x, temperature=heat)
-    true = truth.hessian(x, heat)
+    close(single, truth.jacobian(x.astype(np.float32), temperature), 1)
+    third = hm.softmax_hessian(x, temperature=temperature)
+    true = truth.hessian(x, temperature)
     error = np.abs(third - true.astype(float))
-    size = np.abs(got).max(initial=0) / abs(heat)  # 1 - 2 p cancels where p is near 1/2
+    size = np.abs(got).max(initial=0) / abs(temperature)  # 1 - 2 p cancels where p is near 1/2
     assert (error <= 1e-15 * size).all()
     # symmetric, positive semidefinite, rows that add up to 0
     same(got, got.T)
@@ -60,70 +60,81 @@ def test_tensors_against_mpmath(row, heat):
         same(third, other)
     size = np.abs(got).max(initial=0)
     assert np.abs(got.sum(-1)).max() <= 4e-16 * size
-    assert np.linalg.eigvalsh(got * math.copysign(1, heat)).min() >= -4e-16 * size
+    assert np.linalg.eigvalsh(got * math.copysign(1, temperature)).min() >= -4e-16 * size
 
 
 @each_row
-@each_heat
-def test_directions_against_mpmath(row, heat):
+@each_temperature
+def test_directions_against_mpmath(row, temperature):
     x = np.array(row)
     v = np.random.default_rng(0).standard_normal(x.size)
-    true = truth.jvp(x, v, heat)
+    true = truth.jvp(x, v, temperature)
     for function in (hm.softmax_jvp, hm.softmax_vjp):
-        got = function(x, v, temperature=heat)
+        got = function(x, v, temperature=temperature)
         np.testing.assert_allclose(got, true.astype(float), rtol=2e-14, atol=0)
         np.testing.assert_allclose(
-            got, hm.softmax_jacobian(x, temperature=heat) @ v, rtol=1e-9, atol=1e-16
+            got, hm.softmax_jacobian(x, temperature=temperature) @ v, rtol=1e-9, atol=1e-16
         )
 
 
 @each_row
-@each_heat
-def test_temperature_derivatives_against_mpmath(row, heat):
+@each_temperature
+def test_temperature_derivatives_against_mpmath(row, temperature):
     x = np.array(row)
-    true = truth.temperature_derivative(x, heat).astype(float)
+    true = truth.temperature_derivative(x, temperature).astype(float)
     np.testing.assert_allclose(
-        hm.temperature_derivative(x, temperature=heat), true, rtol=2e-14, atol=0
+        hm.temperature_derivative(x, temperature=temperature), true, rtol=2e-14, atol=0
     )
-    np.testing.assert_allclose(hm.entropy_gradient(x, temperature=heat), true, rtol=2e-14, atol=0)
-    got = hm.entropy_temperature_derivative(x, temperature=heat)
-    close(got, truth.entropy_temperature_derivative(x, heat), 16)
+    np.testing.assert_allclose(
+        hm.entropy_gradient(x, temperature=temperature), true, rtol=2e-14, atol=0
+    )
+    got = hm.entropy_temperature_derivative(x, temperature=temperature)
+    close(got, truth.entropy_temperature_derivative(x, temperature), 16)
 
 
-@each_heat
-def test_finite_differences(heat):
+@each_temperature
+def test_finite_differences(temperature):
     """The formulas of the reference are themselves derivatives of softmax and of its entropy."""
     x = np.array([0.3, -1.2, 2.0, 0.5])
     exact = [mp.mpf(float(v)) for v in x]
 
-    def entropy(z, t=heat):
+    def entropy(z, t=temperature):
         return -mp.fsum(p * mp.log(p) for p in truth.probabilities(z, t))
 
     for i in range(x.size):
-        by_x = truth.numeric_gradient(lambda z, i=i: truth.probabilities(z, heat)[i], x)
+        by_x = truth.numeric_gradient(lambda z, i=i: truth.probabilities(z, temperature)[i], x)
         np.testing.assert_allclose(
-            hm.softmax_jacobian(x, temperature=heat)[i], by_x.astype(float), rtol=1e-14
+            hm.softmax_jacobian(x, temperature=temperature)[i], by_x.astype(float), rtol=1e-14
         )
         for j in range(x.size):
             second = truth.numeric_gradient(
-                lambda z, i=i, j=j: truth.jacobian_of(truth.probabilities(z, heat), i, j, heat), x
+                lambda z, i=i, j=j: truth.jacobian_of(
+                    truth.probabilities(z, temperature), i, j, temperature
+                ),
+                x,
             )
             np.testing.assert_allclose(
-                hm.softmax_hessian(x, temperature=heat)[i, j], second.astype(float), atol=1e-15
+                hm.softmax_hessian(x, temperature=temperature)[i, j],
+                second.astype(float),
+                atol=1e-15,
             )
     h = mp.mpf(2) ** -60
-    up, down = (truth.probabilities(exact, mp.mpf(heat) + s) for s in (h, -h))
+    up, down = (truth.probabilities(exact, mp.mpf(temperature) + s) for s in (h, -h))
     by_heat = [(a - b) / (2 * h) for a, b in zip(up, down, strict=True)]
     np.testing.assert_allclose(
-        hm.temperature_derivative(x, temperature=heat), [float(v) for v in by_heat], rtol=1e-13
+        hm.temperature_derivative(x, temperature=temperature),
+        [float(v) for v in by_heat],
+        rtol=1e-13,
     )
-    by_heat = (entropy(exact, mp.mpf(heat) + h) - entropy(exact, mp.mpf(heat) - h)) / (2 * h)
-    assert hm.entropy_temperature_derivative(x, temperature=heat) == pytest.approx(
+    by_heat = (
+        entropy(exact, mp.mpf(temperature) + h) - entropy(exact, mp.mpf(temperature) - h)
+    ) / (2 * h)
+    assert hm.entropy_temperature_derivative(x, temperature=temperature) == pytest.approx(
         float(by_heat), rel=1e-13
     )
     by_x = truth.numeric_gradient(entropy, x)
     np.testing.assert_allclose(
-        hm.entropy_gradient(x, temperature=heat), by_x.astype(float), rtol=1e-12
+        hm.entropy_gradient(x, temperature=temperature), by_x.astype(float), rtol=1e-12
     )
 
 
@@ -135,61 +146,72 @@ def test_two_classes_are_the_sigmoid():
         close(hm.softmax_jacobian([gap, 0.0]), true, 3)
 
 
-@each_heat
-def test_against_torch_and_jax(heat):
+def softmax_of_jax(z, h):
+    return jax.nn.softmax(z / h)
+
+
+def derivatives_of_jax(z, h):
+    return (
+        jax.hessian(softmax_of_jax)(z, h),
+        jax.jacfwd(softmax_of_jax, 1)(z, h),
+        jax.hessian(lambda z: h * jax.nn.logsumexp(z / h))(z),
+    )
+
+
+@each_temperature
+def test_against_torch_and_jax(temperature):
     jax.config.update("jax_enable_x64", True)
     rng = np.random.default_rng(0)
     x, v = rng.standard_normal((2, 3, 5))
     t = torch.from_numpy(x)
 
     def softmax(z):
-        return torch.softmax(z / heat, -1)
+        return torch.softmax(z / temperature, -1)
 
     full = torch.autograd.functional.jacobian(softmax, t).numpy()
-    got = hm.softmax_jacobian(x, temperature=heat)
+    got = hm.softmax_jacobian(x, temperature=temperature)
     for r in range(3):
         np.testing.assert_allclose(got[r], full[r, :, r, :], atol=1e-15)
     theirs = torch.autograd.functional.jvp(softmax, t, torch.from_numpy(v))[1].numpy()
-    np.testing.assert_allclose(hm.softmax_jvp(x, v, temperature=heat), theirs, atol=1e-15)
+    np.testing.assert_allclose(hm.softmax_jvp(x, v, temperature=temperature), theirs, atol=1e-15)
     theirs = torch.autograd.functional.vjp(softmax, t, torch.from_numpy(v))[1].numpy()
-    np.testing.assert_allclose(hm.softmax_vjp(x, v, temperature=heat), theirs, atol=1e-15)
+    np.testing.assert_allclose(hm.softmax_vjp(x, v, temperature=temperature), theirs, atol=1e-15)
 
-    def by_jax(z, h):
-        return jax.nn.softmax(z / h)
-
-    second = jax.hessian(by_jax)(x[0], heat)
-    np.testing.assert_allclose(hm.softmax_hessian(x, temperature=heat)[0], second, atol=1e-14)
+    second, by_temperature, third = jax.jit(derivatives_of_jax)(x[0], temperature)
     np.testing.assert_allclose(
-        hm.temperature_derivative(x, temperature=heat)[0],
-        jax.jacfwd(by_jax, 1)(x[0], heat),
-        atol=1e-14,
+        hm.softmax_hessian(x, temperature=temperature)[0], second, atol=1e-14
     )
-    third = jax.hessian(lambda z: heat * jax.nn.logsumexp(z / heat))(x[0])
-    np.testing.assert_allclose(hm.smoothmax_hessian(x, temperature=heat)[0], third, atol=1e-14)
+    got = hm.temperature_derivative(x, temperature=temperature)[0]
+    np.testing.assert_allclose(got, by_temperature, atol=1e-14)
+    np.testing.assert_allclose(
+        hm.smoothmax_hessian(x, temperature=temperature)[0], third, atol=1e-14
+    )
 
     def entropy(z, h):
         p = jax.nn.softmax(z / h)
         return -(p * jax.numpy.log(p)).sum()
 
     np.testing.assert_allclose(
-        hm.entropy_gradient(x, temperature=heat)[0], jax.grad(entropy)(x[0], heat), atol=1e-14
+        hm.entropy_gradient(x, temperature=temperature)[0],
+        jax.grad(entropy)(x[0], temperature),
+        atol=1e-14,
     )
     np.testing.assert_allclose(
-        hm.entropy_temperature_derivative(x, temperature=heat)[0],
-        jax.grad(entropy, 1)(x[0], heat),
+        hm.entropy_temperature_derivative(x, temperature=temperature)[0],
+        jax.grad(entropy, 1)(x[0], temperature),
         atol=1e-14,
     )
 
 
 def test_limits_of_temperature():
     x = [1.0, 3.0, 2.0]
-    for heat in (0.0, -0.0, INF, -INF):
-        same(hm.softmax_jacobian(x, temperature=heat), np.zeros((3, 3)))
-        same(hm.softmax_hessian(x, temperature=heat), np.zeros((3, 3, 3)))
-        same(hm.softmax_jvp(x, [1.0, 2.0, 3.0], temperature=heat), np.zeros(3))
-        same(hm.temperature_derivative(x, temperature=heat), np.zeros(3))
-        same(hm.entropy_gradient(x, temperature=heat), np.zeros(3))
-        same(hm.entropy_temperature_derivative(x, temperature=heat), 0)
+    for temperature in (0.0, -0.0, INF, -INF):
+        same(hm.softmax_jacobian(x, temperature=temperature), np.zeros((3, 3)))
+        same(hm.softmax_hessian(x, temperature=temperature), np.zeros((3, 3, 3)))
+        same(hm.softmax_jvp(x, [1.0, 2.0, 3.0], temperature=temperature), np.zeros(3))
+        same(hm.temperature_derivative(x, temperature=temperature), np.zeros(3))
+        same(hm.entropy_gradient(x, temperature=temperature), np.zeros(3))
+        same(hm.entropy_temperature_derivative(x, temperature=temperature), 0)
     tied = [1.0, 1.0, 0.0]
     same(hm.softmax_jacobian(tied, temperature=0), [[INF, -INF, 0], [-INF, INF, 0], [0, 0, 0]])
     same(hm.softmax_jvp(tied, [1.0, 0.0, 9.0], temperature=0), [INF, -INF, 0])
@@ -254,8 +276,8 @@ def test_axes_and_temperatures_for_each_row():
         hm.entropy_temperature_derivative(x, axis=(0, 2)),
         hm.entropy_temperature_derivative(np.moveaxis(x, 1, 0).reshape(4, 6)),
     )
-    heat = np.array([0.5, 2.0]).reshape(2, 1, 1)
-    got = hm.softmax_jacobian(x, axis=1, temperature=heat)
+    temperature = np.array([0.5, 2.0]).reshape(2, 1, 1)
+    got = hm.softmax_jacobian(x, axis=1, temperature=temperature)
     for r, t in enumerate((0.5, 2.0)):
         same(got[r], hm.softmax_jacobian(x[r], axis=0, temperature=t))
     assert hm.softmax_jacobian(np.zeros((2, 0))).shape == (2, 0, 0)
