@@ -337,7 +337,7 @@ def test_threads_and_layout_do_not_matter():
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_bootstrap_intervals(metric, monkeypatch):
-    monkeypatch.setattr("hotmax.calibration.estimate.REPLICATES", 100)
+    monkeypatch.setattr("hotmax.calibration.bootstrap.REPLICATES", 100)
     z, labels = sample(80)
     estimate = metric(z, labels, interval=True)
     assert estimate.value == metric(z, labels)
@@ -352,7 +352,7 @@ def test_the_bootstrap_holds_the_truth(monkeypatch):
     """nll, accuracy and the ECE of an overconfident model, against a million rows."""
     z, labels = sample(1_000_000, 3, 99)
     true = {f: f(z, labels) for f in (c.nll, c.accuracy, c.ece)}
-    monkeypatch.setattr("hotmax.calibration.estimate.REPLICATES", 200)
+    monkeypatch.setattr("hotmax.calibration.bootstrap.REPLICATES", 200)
     held = dict.fromkeys(true, 0)
     sets = 150
     for seed in range(sets):

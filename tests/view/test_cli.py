@@ -330,7 +330,7 @@ def test_calibrate_and_apply(right, predictions):
     assert out.endswith("written: calibrator.json\n")
     calibrator = hm.calibration.load("calibrator.json")
     held = np.zeros(600, bool)
-    held[np.random.default_rng(0).permutation(600)[:300]] = True
+    held[np.random.default_rng(0).permutation(600)[300:]] = True
     fit = hm.calibration.fit_temperature(logits[~held], labels[~held])
     assert calibrator.temperature_ == pytest.approx(fit.temperature, rel=1e-9)
     assert f"temperature {fit.temperature:.4f}" in out
@@ -379,7 +379,8 @@ def test_methods(right, predictions, method):
     assert data["method"] == (method if method != "select" else "temperature")
     assert ("candidates" in data) == (method == "select")
     if method == "identity":
-        assert data["after"] == pytest.approx(data["before"], rel=1e-9)
+        for name in ("confidence", "accuracy", "nll", "brier", "ece", "smooth_ece"):
+            assert data["after"][name] == pytest.approx(data["before"][name], rel=1e-9)
     else:
         assert data["after"]["ece"] < data["before"]["ece"]
     assert data["method"] in right("calibrate", "predictions.npz", "--method", method)
@@ -389,9 +390,28 @@ def test_select_does_not_see_the_rows_held_out(right, predictions):
     logits, labels = predictions
     data = json.loads(right("calibrate", "predictions.npz", "--method", "select", "--json"))
     held = np.zeros(600, bool)
-    held[np.random.default_rng(0).permutation(600)[:300]] = True
+    held[np.random.default_rng(0).permutation(600)[300:]] = True
     want = hm.calibration.select(logits[~held], labels[~held], seed=0)
     assert [each["nll"] for each in data["candidates"]] == [c.nll for c in want.candidates]
+
+
+@pytest.mark.parametrize(("temperature", "rows"), [(2.0, 600), (0.5, 601), (1.0, 603), (1.1, 301)])
+def test_calibrate_and_report_agree(right, folder, temperature, rows):
+    """One split, one verdict: also where a gap is as small as 1 or 2 %."""
+    rng = np.random.default_rng(1)
+    logits = rng.normal(size=(rows, 3)) * 4
+    labels = (logits / temperature + rng.gumbel(size=logits.shape)).argmax(1)
+    np.savez("p.npz", logits=logits, labels=labels)
+    calibrated = json.loads(right("calibrate", "p.npz", "--json"))
+    reported = json.loads(right("report", "p.npz", "--json"))["assessment"]
+    for stage, score in zip(("before", "after"), reported["scores"][:2], strict=True):
+        got = calibrated[stage]
+        assert got["ece_by_chance"] == score["ece_by_chance"]
+        for name in ("accuracy", "nll", "brier", "ece"):
+            assert got[name] == pytest.approx(score[name]["value"], rel=1e-9)
+    assert calibrated["before"]["verdict"] == reported["verdict"]
+    assert f"before  {reported['verdict']}: says " in right("calibrate", "p.npz")
+    assert f"{reported['verdict']}: says " in right("report", "p.npz", "--force")
 
 
 def test_holdout_0_fits_on_all(right, refused, predictions):

@@ -13,65 +13,35 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hotmax._core.arrays import Array
-from hotmax._kernels.calibration import rows as kernels
 from hotmax.calibration import conformal
-from hotmax.calibration.binning import CONFIDENCE, ROWS, bin_sums, width_edges
-from hotmax.calibration.estimate import REPLICATES, Estimate
-from hotmax.calibration.examples import Examples, step_of
-from hotmax.calibration.families import FAMILIES, Parameters, logits_of
-from hotmax.calibration.ranks import Ranked, groups_aurc, groups_risk
-from hotmax.calibration.reliability import (
-    NORMAL,
-    Reliability,
-    RiskCoverage,
-    reliability_of,
-    wilson,
+from hotmax.calibration.binning import BINS
+from hotmax.calibration.estimate import Estimate
+from hotmax.calibration.examples import Examples
+from hotmax.calibration.families import FAMILIES, logits_of
+from hotmax.calibration.holdout import held_out
+from hotmax.calibration.method_score import (
+    UNCALIBRATED,
+    MethodScore,
+    method_score,
+    scores_at,
+    scores_by,
+    share_estimate,
 )
-from hotmax.calibration.scores import Scores, score, score_probabilities
+from hotmax.calibration.one_standard_error import compare
+from hotmax.calibration.ranks import Ranked, groups_aurc, groups_risk
+from hotmax.calibration.reliability import RiskCoverage, wilson
+from hotmax.calibration.scores import Scores
 from hotmax.calibration.temperature import curve_of, fit_examples
 from hotmax.calibration.temperature_fit import TemperatureFit
 
-BINS = 15
-CELLS = 480  # of confidence, whose rows are resampled together: a multiple of BINS
 MOST_ROWS = 20_000  # to fit a calibrator with many parameters to
 MOST_LOGITS = 1 << 22  # in those rows
 MOST_CLASSES = {"matrix": 30, "dirichlet": 30, "histogram": 100, "isotonic": 100}
 WORST = 10  # classes to show
 LEAST = 10  # rows in which a class must be predicted to be among them
 COVERAGES = (0.9, 0.95, 0.99)
-NONE = "none"  # the name of identity, which is no calibrator
 
 Progress = Callable[[str, float], None]
-
-
-@dataclass(frozen=True, eq=False)
-class MethodScore:
-    """What a calibrator gives on the scoring rows.
-
-    Attributes:
-        method: "none", or a method of `Calibrator`.
-        fitted_rows: The rows it was fitted to.
-        accuracy: With its Wilson interval.
-        confidence: The mean confidence.
-        gap: Mean confidence - accuracy.
-        nll, brier: Means over rows, in nats and from 0 to 2.
-        nll_change: nll less that of "none", from the differences in each row.
-        ece: With a bootstrap interval.
-        ece_by_chance: What 95 of 100 calibrated models would stay below on so many rows.
-        reliability: Accuracy against confidence.
-    """
-
-    method: str
-    fitted_rows: int
-    accuracy: Estimate
-    confidence: float
-    gap: Estimate
-    nll: Estimate
-    nll_change: Estimate
-    brier: Estimate
-    ece: Estimate
-    ece_by_chance: float
-    reliability: Reliability
 
 
 @dataclass(frozen=True)
@@ -137,146 +107,11 @@ class Assessment:
 
     @property
     def verdict(self) -> str:
-        """One word, or a few."""
-        low, high = self.before.gap.interval
-        if low > 0.0:
-            return "overconfident"
-        if high < 0.0:
-            return "underconfident"
-        if self.before.ece.value > self.before.ece_by_chance:
-            return "miscalibrated in places"
-        return "no miscalibration found"
+        """That on the predictions before calibration."""
+        return self.before.verdict
 
 
-# --- one method -------------------------------------------------------------------------------
-
-
-def normal_estimate(values: Array) -> Estimate:
-    """The mean of rows, with 1.96 standard errors."""
-    mean = float(values.mean())
-    if not math.isfinite(mean):
-        return Estimate(mean, (mean, mean))
-    width = NORMAL * float(values.std(ddof=1)) / math.sqrt(values.size) if values.size > 1 else 0.0
-    return Estimate(
-        mean, (mean - width, mean + width) if values.size > 1 else (-math.inf, math.inf)
-    )
-
-
-def share_estimate(hits: float, rows: float) -> Estimate:
-    low, high = wilson(np.array([hits]), np.array([rows]))
-    return Estimate(float(hits / rows), (float(low[0]), float(high[0])))
-
-
-def differences(after: Array, before: Array) -> Array:
-    """after - before; 0 where both are infinite."""
-    with np.errstate(invalid="ignore"):
-        return np.where(after == before, 0.0, after - before)
-
-
-def cell_error(rows: Array, confidence: Array, hits: Array) -> Array:
-    """The ECE of each replicate, from (replicates, cells): rows, sums of confidence and of hits."""
-    per = rows.shape[-1] // BINS
-    gap = (confidence - hits).reshape(*rows.shape[:-1], BINS, per).sum(-1)
-    error: Array = np.abs(gap).sum(-1) / rows.sum(-1)
-    return error
-
-
-def error_estimate(rows: Scores, value: float, rng: np.random.Generator) -> tuple[Estimate, float]:
-    """(the ECE with its basic bootstrap interval, what chance alone would give).
-
-    Rows of one narrow cell of confidence are drawn together, by a multinomial: the rows within it
-    count as having its mean confidence.
-    """
-    edges = width_edges(CELLS)
-    one = np.ones(1)
-    sums = [
-        bin_sums(rows.confidence[part], rows.correct[part], one, edges)
-        for part in (rows.correct > 0.5, rows.correct <= 0.5)
-    ]
-    right, wrong = sums[0][:, ROWS], sums[1][:, ROWS]
-    total = int(right.sum() + wrong.sum())
-    with np.errstate(invalid="ignore"):
-        means = [np.nan_to_num(part[:, CONFIDENCE] / part[:, ROWS]) for part in sums]
-    drawn = rng.multinomial(total, np.concatenate([right, wrong]) / total, REPLICATES)
-    hits, misses = drawn[:, :CELLS], drawn[:, CELLS:]
-    resampled = cell_error(hits + misses, hits * means[0] + misses * means[1], hits)
-    bottom, top = np.quantile(resampled, [0.025, 0.975])
-    low, high = np.clip([2 * value - top, 2 * value - bottom], 0.0, 1.0)
-    count = (right + wrong).astype(np.int64)
-    with np.errstate(invalid="ignore"):
-        mean = np.clip(np.nan_to_num((right * means[0] + wrong * means[1]) / count), 0.0, 1.0)
-    lucky = rng.binomial(count, mean, (REPLICATES, CELLS))
-    calibrated = cell_error(np.broadcast_to(count, lucky.shape), count * mean, lucky)
-    return Estimate(value, (float(low), float(high))), float(np.quantile(calibrated, 0.95))
-
-
-def method_score(
-    method: str, fitted_rows: int, rows: Scores, before: Array, rng: np.random.Generator
-) -> MethodScore:
-    edges = width_edges(BINS)
-    sums = bin_sums(rows.confidence, rows.correct, np.ones(1), edges)
-    weights = np.ones(rows.confidence.size)
-    diagram = reliability_of(edges, sums, rows.confidence, weights, rows.correct)
-    ece, by_chance = error_estimate(rows, diagram.ece, rng)
-    return MethodScore(
-        method=method,
-        fitted_rows=fitted_rows,
-        accuracy=share_estimate(float(rows.correct.sum()), rows.correct.size),
-        confidence=float(rows.confidence.mean()),
-        gap=normal_estimate(rows.confidence - rows.correct),
-        nll=normal_estimate(rows.nll),
-        nll_change=normal_estimate(differences(rows.nll, before)),
-        brier=normal_estimate(rows.brier),
-        ece=ece,
-        ece_by_chance=by_chance,
-        reliability=diagram,
-    )
-
-
-def taken(rows: Scores, keep: Array) -> Scores:
-    return Scores(
-        rows.confidence[keep],
-        rows.correct[keep],
-        rows.nll[keep],
-        rows.brier[keep],
-        rows.predictions[keep],
-        np.ones(1),
-        rows.dtype,
-    )
-
-
-def scores_at(examples: Examples, kept: Array, temperature: float) -> Scores:
-    """Rows where `kept`, at a temperature."""
-    return taken(score(replace(examples, weights=kept.astype(np.float64)), temperature), kept)
-
-
-def scores_by(examples: Examples, kept: Array, method: str, parameters: Parameters) -> Scores:
-    """Rows where `kept`, after a calibrator, some at a time."""
-    count = int(kept.sum())
-    scores, predictions = np.empty((kernels.SCORED, count)), np.empty(count, np.int64)
-    step, at = step_of(examples.classes), 0
-    for start in range(0, examples.rows, step):
-        index = start + np.flatnonzero(kept[start : start + step])
-        part = examples.taking(index)
-        p = FAMILIES[method].apply(logits_of(part), parameters)
-        here = slice(at, at + index.size)
-        score_probabilities(p, part.labels, part.soft, predictions[here], scores[:, here])
-        at += index.size
-    return Scores(
-        scores[kernels.CONFIDENCE],
-        scores[kernels.CORRECT],
-        scores[kernels.LOSS],
-        scores[kernels.BRIER],
-        predictions,
-        np.ones(1),
-        np.float64,
-    )
-
-
-# --- all of them ------------------------------------------------------------------------------
-
-
-def some(where: Array, most: int, rng: np.random.Generator) -> Array:
+def sampled_rows(where: Array, most: int, rng: np.random.Generator) -> Array:
     """Numbers of rows where True: all, or `most` of them drawn at random, in order."""
     index = np.flatnonzero(where)
     return index if index.size <= most else np.sort(rng.choice(index, most, replace=False))
@@ -331,7 +166,7 @@ def set_scores(
     examples: Examples, fitting: Array, scoring: Array, rng: np.random.Generator
 ) -> tuple[tuple[SetScore, ...], tuple[int, int]]:
     most = max(MOST_LOGITS // examples.classes, 1)
-    parts = [examples.taking(some(where, most, rng)) for where in (fitting, scoring)]
+    parts = [examples.taking(sampled_rows(where, most, rng)) for where in (fitting, scoring)]
     (z, y), (test, truth) = ((logits_of(part), part.labels) for part in parts)
     found = []
     for method in ("lac", "aps"):
@@ -351,27 +186,14 @@ def set_scores(
     return tuple(found), (len(y), len(truth))
 
 
-def advised_of(losses: dict[str, Array]) -> str:
-    """The first, which is the simplest, whose nll is within one standard error of the least."""
-    means = {method: float(values.mean()) for method, values in losses.items()}
-    best = min(means, key=lambda method: means[method])
-    for method, values in losses.items():
-        excess = differences(values, losses[best])
-        error = float(excess.std(ddof=1)) / math.sqrt(excess.size) if excess.size > 1 else 0.0
-        if float(excess.mean()) <= error:
-            return method
-    return best
-
-
 def assess(examples: Examples, seed: int, progress: Progress) -> Assessment:
     """Split, fit, score."""
     rows, classes = examples.rows, examples.classes
     if rows < 2:
         raise ValueError("labels need at least 2 rows: one half to fit on, one half to score on")
     rng = np.random.default_rng(seed)
-    fitting = np.zeros(rows, np.bool_)
-    fitting[rng.permutation(rows)[: rows // 2]] = True
-    scoring = ~fitting
+    scoring = held_out(rows, 0.5, rng)
+    fitting = ~scoring
     first = replace(examples, weights=fitting.astype(np.float64))
     progress("fitting the temperature", 0.35)
     fit = fit_examples(first)
@@ -379,13 +201,13 @@ def assess(examples: Examples, seed: int, progress: Progress) -> Assessment:
     progress("scoring", 0.45)
     before = scores_at(examples, scoring, 1.0)
     after = scores_at(examples, scoring, fit.temperature)
-    losses = {NONE: before.nll, "temperature": after.nll}
+    losses = {UNCALIBRATED: before.nll, "temperature": after.nll}
     scores = [
-        method_score(NONE, 0, before, before.nll, rng),
+        method_score(UNCALIBRATED, 0, before, before.nll, rng),
         method_score("temperature", int(fitting.sum()), after, before.nll, rng),
     ]
     tried, left_out = candidates(classes)
-    sample = examples.taking(some(fitting, row_limit(classes), rng))
+    sample = examples.taking(sampled_rows(fitting, row_limit(classes), rng))
     for number, method in enumerate(tried):
         progress(f"fitting {method}", 0.5 + 0.4 * number / len(tried))
         try:
@@ -404,7 +226,7 @@ def assess(examples: Examples, seed: int, progress: Progress) -> Assessment:
         score_rows=int(scoring.sum()),
         fit=fit,
         scores=tuple(scores),
-        advised=advised_of(losses),
+        advised=compare(losses, np.full(before.nll.size, 1.0 / before.nll.size)).chosen,
         left_out=tuple(left_out),
         classes=class_scores(before, after, classes),
         risk=RiskCoverage(*groups_risk(ranked), groups_aurc(ranked)),

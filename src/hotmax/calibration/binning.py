@@ -16,6 +16,7 @@ from hotmax.calibration.examples import blocks_of, over_blocks
 
 WEIGHT, CONFIDENCE, CORRECT, ROWS, SQUARES = range(5)  # what is summed in each bin
 BINNINGS = ("width", "mass")
+BINS = 15  # where nothing else is asked for
 
 
 def check_bins(bins: object) -> int:

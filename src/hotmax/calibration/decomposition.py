@@ -12,8 +12,8 @@ import numpy as np
 
 from hotmax._core.arrays import Array
 from hotmax._core.pictures import BLUE, VERMILION, axes_of, picture
-from hotmax.calibration.estimate import Given, Request, average, request
 from hotmax.calibration.examples import Examples, step_of
+from hotmax.calibration.request import MetricOptions, Request, average, request
 from hotmax.calibration.temperature import fit_examples
 
 STEP = 0.5  # in log T. A row's score goes from one limit to the other over some 3
@@ -60,7 +60,7 @@ class Decomposition:
 
 
 def decompose(
-    logits: object, labels: object, *, score: str = "nll", **given: Unpack[Given]
+    logits: object, labels: object, *, score: str = "nll", **options: Unpack[MetricOptions]
 ) -> Decomposition:
     """Split a proper score: calibration = score(1) - min over T of score(T); refinement the rest.
 
@@ -69,7 +69,7 @@ def decompose(
     score may have several minima over T: all of them are compared, the limits 0 and inf too.
 
     Args:
-        logits, labels, **given: As in `nll`, without interval and seed.
+        logits, labels, **options: As in `nll`, without interval and seed.
         score: "nll" or "brier".
 
     Example:
@@ -84,7 +84,7 @@ def decompose(
     """
     if score not in ("nll", "brier"):
         raise ValueError(f'score must be "nll" or "brier", got {score!r}')
-    asked = request(logits, labels, given)
+    asked = request(logits, labels, options)
     if asked.interval:
         raise ValueError("decompose has no interval")
     if score == "nll":

@@ -27,6 +27,7 @@ Parameters = dict[str, Any]
 PRIOR = (
     30.0  # rows of a histogram's bin: 1 does harm up to 400 rows of five classes, 30 hardly at 20
 )
+SMALLEST_POSITIVE = 5e-324  # of float64: a probability that has underflowed counts as this
 LOWEST = -1e300  # for the logarithm of a probability that has underflowed
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from hotmax._core.arrays import Array
 from hotmax._core.pictures import BLUE, GREEN, MUTED, SKY, VERMILION, axes_of, percent, picture
 from hotmax.calibration.binning import SQUARES, WEIGHT, bin_sums, check_bins, edges_of, means
-from hotmax.calibration.estimate import Given, request
 from hotmax.calibration.metrics import binned_error
 from hotmax.calibration.ranks import Ranked, groups_aurc, groups_risk
+from hotmax.calibration.request import MetricOptions, request
 from hotmax.calibration.smooth import smooth_curve, smooth_error
 
 POINTS = 256  # of the smooth curve
@@ -166,12 +166,12 @@ def reliability(
     *,
     bins: int = 15,
     binning: str = "width",
-    **given: Unpack[Given],
+    **options: Unpack[MetricOptions],
 ) -> Reliability:
     """How often predictions of a given confidence are right: accuracy against confidence.
 
     Args:
-        logits, labels, **given: As in `nll`, without interval and seed.
+        logits, labels, **options: As in `nll`, without interval and seed.
         bins, binning: As in `ece`.
 
     Example:
@@ -184,7 +184,7 @@ def reliability(
         Niculescu-Mizil and Caruana, Predicting good probabilities with supervised learning, 2005.
     """
     bins = check_bins(bins)
-    asked = request(logits, labels, given)
+    asked = request(logits, labels, options)
     if asked.interval:
         raise ValueError("reliability has its intervals already: leave interval out")
     rows = asked.scores()
@@ -239,11 +239,11 @@ class RiskCoverage:
         return ax
 
 
-def risk_coverage(logits: object, labels: object, **given: Unpack[Given]) -> RiskCoverage:
+def risk_coverage(logits: object, labels: object, **options: Unpack[MetricOptions]) -> RiskCoverage:
     """The risk-coverage curve: the error among the most confident rows, for each share of them.
 
     Args:
-        logits, labels, **given: As in `nll`, without interval and seed.
+        logits, labels, **options: As in `nll`, without interval and seed.
 
     Example:
         >>> import hotmax as hm
@@ -251,6 +251,6 @@ def risk_coverage(logits: object, labels: object, **given: Unpack[Given]) -> Ris
         >>> hm.calibration.risk_coverage(p, [0, 1, 1], input="probabilities").risk.round(4)
         array([0.    , 0.5   , 0.3333])
     """
-    asked = request(logits, labels, given)
+    asked = request(logits, labels, options)
     sums = Ranked(asked.scores()).sums(asked.examples.weights)
     return RiskCoverage(*groups_risk(sums), groups_aurc(sums))

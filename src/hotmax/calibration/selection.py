@@ -12,9 +12,11 @@ import numpy as np
 
 from hotmax._core.arrays import Array
 from hotmax._core.pictures import BLUE, MUTED, VERMILION, axes_of, picture
+from hotmax.calibration.binning import BINS
 from hotmax.calibration.calibrators import Calibrator
 from hotmax.calibration.examples import Examples, one_hot, read
-from hotmax.calibration.families import FAMILIES, logits_of, used
+from hotmax.calibration.families import FAMILIES, SMALLEST_POSITIVE, logits_of, used
+from hotmax.calibration.one_standard_error import compare, mean_and_error
 
 MOST_CLASSES = 30  # for matrix scaling to be a candidate by default
 
@@ -86,10 +88,9 @@ class Selection:
 
 
 def row_losses(method: str, train: Examples, test: Examples, penalty: float) -> Array:
-    parameters = FAMILIES[method].fit(train, penalty, 15)
+    parameters = FAMILIES[method].fit(train, penalty, BINS)
     p = FAMILIES[method].apply(logits_of(test), parameters)
-    # A probability that has underflowed is the smallest number that has not.
-    losses: Array = -(one_hot(test) * np.log(np.maximum(p, 5e-324))).sum(1)
+    losses: Array = -(one_hot(test) * np.log(np.maximum(p, SMALLEST_POSITIVE))).sum(1)
     return losses
 
 
@@ -158,17 +159,12 @@ def select(
             losses[method][held] = row_losses(method, train, test, 1.0)
     w = examples.weight_of_rows() / examples.weight_of_rows().sum()
 
-    def mean_and_error(values: Array) -> tuple[float, float]:
-        mean = float(w @ values)
-        with np.errstate(over="ignore"):
-            return mean, float(np.sqrt((w**2) @ (values - mean) ** 2))
-
-    best = min(losses, key=lambda method: float(w @ losses[method]))
+    ordered = sorted(losses, key=lambda method: FAMILIES[method].size(k, BINS))
+    compared = compare({method: losses[method] for method in ordered}, w)
     table = []
-    for method in sorted(losses, key=lambda method: FAMILIES[method].size(k, 15)):
-        excess = mean_and_error(losses[method] - losses[best])
-        size = FAMILIES[method].size(k, 15)
-        table.append(Candidate(method, size, *mean_and_error(losses[method]), *excess))
-    chosen = next(c.method for c in table if c.excess <= c.excess_error)
-    calibrator = Calibrator(chosen, input=input)._fit(examples)
-    return Selection(chosen, best, tuple(table), calibrator)
+    for method in ordered:
+        means = mean_and_error(losses[method], w)
+        size = FAMILIES[method].size(k, BINS)
+        table.append(Candidate(method, size, *means, *compared.excess[method]))
+    calibrator = Calibrator(compared.chosen, input=input)._fit(examples)
+    return Selection(compared.chosen, compared.best, tuple(table), calibrator)

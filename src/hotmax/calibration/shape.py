@@ -11,10 +11,9 @@ import hotmax as hm
 from hotmax._core.arrays import Array
 from hotmax._kernels.calibration import rows as kernels
 from hotmax._softmax.saturation import Saturation
-from hotmax.calibration.binning import width_edges
+from hotmax.calibration.binning import BINS, width_edges
 from hotmax.calibration.examples import Examples, step_of
 
-BINS = 15
 SATURATION = 1 << 21  # logits to look at for saturation, at most
 SWEPT = 1 << 20  # for the temperatures
 TEMPERATURES = np.geomspace(0.1, 10.0, 25)
@@ -79,7 +78,7 @@ def complain(examples: Examples, block: Array, start: int) -> None:
 
 def shape_of(examples: Examples, progress: Callable[[str, float], None]) -> Shape:
     rows, classes = examples.rows, examples.classes
-    sure, spread = np.empty(rows), np.empty(rows)
+    sure, entropies = np.empty(rows), np.empty(rows)
     step = 4 * step_of(classes)
     for start in range(0, rows, step):
         progress("reading the logits", 0.2 * start / rows)
@@ -88,8 +87,8 @@ def shape_of(examples: Examples, progress: Callable[[str, float], None]) -> Shap
             complain(examples, block, start)
         here = slice(start, start + len(block))
         sure[here] = confidences(block)
-        spread[here] = hm.entropy(block)
-    effective = np.exp(spread)
+        entropies[here] = hm.entropy(block)
+    effective = np.exp(entropies)
     edges = np.geomspace(1.0, classes, min(4 * classes, 24) + 1)
     effective = np.clip(effective, edges[0], edges[-1])
     progress("looking at temperatures", 0.2)
@@ -98,7 +97,7 @@ def shape_of(examples: Examples, progress: Callable[[str, float], None]) -> Shap
     warmer, now = confidences(sample, 1.1).mean(), confidences(sample).mean()
     return Shape(
         confidence=float(sure.mean()),
-        entropy=float(spread.mean()),
+        entropy=float(entropies.mean()),
         effective=tuple(map(float, np.quantile(effective, QUANTILES))),
         confidence_edges=width_edges(BINS),
         confidence_shares=np.histogram(sure, width_edges(BINS))[0] / rows,

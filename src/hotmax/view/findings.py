@@ -44,11 +44,7 @@ class Findings:
     def verdict(self) -> str:
         """The verdict in a sentence."""
         assert self.assessment is not None
-        before = self.assessment.before
-        return (
-            f"{self.assessment.verdict}: says {percent(before.confidence)}, is right "
-            f"{percent(before.accuracy.value)}"
-        )
+        return self.assessment.before.verdict_sentence
 
     @property
     def temperature(self) -> str:

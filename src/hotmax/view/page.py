@@ -12,17 +12,18 @@ import numpy as np
 import hotmax as hm
 from hotmax import plots
 from hotmax.calibration.assessment import (
-    BINS,
     LEAST,
     MOST_CLASSES,
     MOST_LOGITS,
     MOST_ROWS,
-    NONE,
     Assessment,
 )
-from hotmax.calibration.estimate import REPLICATES
+from hotmax.calibration.binning import BINS
+from hotmax.calibration.bootstrap import REPLICATES
+from hotmax.calibration.method_score import UNCALIBRATED
 from hotmax.calibration.reliability import Reliability
 from hotmax.calibration.shape import QUANTILES, Shape
+from hotmax.calibration.verdict import NOT_FOUND
 from hotmax.plots import assessment as pictures
 from hotmax.view.elements import (
     Cell,
@@ -124,7 +125,7 @@ def labelled(report: Findings, result: Assessment) -> list[str]:
     before, after = result.before, result.score("temperature")
     fit = result.fit
     low, high = fit.interval
-    fine = result.verdict == "no miscalibration found"
+    fine = result.verdict == NOT_FOUND
     sentence = report.verdict[0].upper() + report.verdict[1:]
     gap = 100 * before.gap.value
     said = "".join(f"<p class=note>{escape(line)}</p>" for line in report.warnings)
@@ -241,7 +242,7 @@ def advice(result: Assessment) -> str:
         f"{percent(before.ece.value)} to {percent(after.ece.value)} and the nll from "
         f"{before.nll.value:.3f} to {after.nll.value:.3f}, on rows that had no part in its choice."
     )
-    if result.advised == NONE:
+    if result.advised == UNCALIBRATED:
         return f"{text} That is no gain beyond doubt: the logits may stay as they are."
     if result.advised == "temperature":
         return f"{text} No calibrator with more parameters is better beyond doubt."

@@ -17,10 +17,11 @@ import numpy as np
 import hotmax as hm
 from hotmax._core.arrays import refuse_masked
 from hotmax._core.files import whole
-from hotmax.calibration.assessment import Assessment, MethodScore, Progress, assess
+from hotmax.calibration.assessment import Assessment, Progress, assess
 from hotmax.calibration.conformal import unlabelled
 from hotmax.calibration.estimate import Estimate
 from hotmax.calibration.examples import read, read_rows
+from hotmax.calibration.method_score import MethodScore
 from hotmax.calibration.shape import shape_of
 from hotmax.view.elements import percent
 from hotmax.view.findings import Findings

@@ -18,14 +18,21 @@ from rich.text import Text
 import hotmax as hm
 from hotmax._core.arrays import Array
 from hotmax._kernels.calibration import rows as kernels
-from hotmax.calibration.examples import WRONG
+from hotmax.calibration.examples import WRONG, read
 from hotmax.calibration.families import FAMILIES
+from hotmax.calibration.holdout import held_out
+from hotmax.calibration.method_score import (
+    UNCALIBRATED,
+    MethodScore,
+    method_score,
+    scores_at,
+    scores_by,
+)
 from hotmax.view.cli.options import COMMON, READING, Common, Flag, Reading, check_free
 from hotmax.view.cli.output import Progress, Table, progress, say, say_json
 
 BLOCK = 1 << 21  # entries that are computed together
 SELECT = "select"
-SAME = 0.01  # of confidence and accuracy: closer than this is called calibrated
 
 File = Annotated[Path, Parameter(name="FILE")]
 
@@ -127,6 +134,7 @@ class Split:
 
     held: Array  # a bool for each row
     seed: int
+    rng: np.random.Generator  # drew `held`, and draws the bootstrap samples
 
     @property
     def rows(self) -> int:
@@ -153,12 +161,11 @@ class Split:
 def split(rows: int, holdout: float, seed: int) -> Split:
     if not 0.0 <= holdout < 1.0:
         raise ValueError(f"--holdout must lie in 0..1 and be less than 1, got {holdout:g}")
-    count = round(rows * holdout)
-    if count == rows or (holdout > 0.0 and count == 0):
+    rng = np.random.default_rng(seed)
+    parts = Split(held_out(rows, holdout, rng), seed, rng)
+    if parts.held_out == rows or (holdout > 0.0 and parts.held_out == 0):
         raise ValueError(f"--holdout {holdout:g} of {rows} rows leaves none on one side")
-    held = np.zeros(rows, bool)
-    held[np.random.default_rng(seed).permutation(rows)[:count]] = True
-    return Split(held, seed)
+    return parts
 
 
 def calibrate(
@@ -191,7 +198,7 @@ def calibrate(
     holdout
         The share of rows that is held out to measure on; 0: fit on all, and measure there too.
     seed
-        Of the split, and of the folds of select.
+        Of the split, the same as that of report; of the bootstrap, and of the folds of select.
     force
         Overwrite the calibrator if it is there.
     """
@@ -206,7 +213,8 @@ def calibrate(
         update("fitting", 0.0)
         with naming_the_file(found):
             calibrator, selection = fitted(found, method, parts)
-            before, after = measured(found, calibrator, parts, update)
+            update("measuring", 0.5)
+            before, after = measured(found, calibrator, parts)
         if out is not None:
             save(calibrator, out, force)
     fit = getattr(calibrator, "fit_", None)
@@ -230,11 +238,11 @@ def calibrate(
         if fit.diagnosis:
             say(str(fit).splitlines()[-1])
     else:
-        heat = calibrator.parameters_.get("temperature")
-        more = "" if heat is None else f", temperature {float(heat):.4f}"
+        temperature = calibrator.parameters_.get("temperature")
+        more = "" if temperature is None else f", temperature {float(temperature):.4f}"
         say(f"method {method_of(calibrator)}{more}")
     say("", *compared(before, after).lines(), "")
-    say(f"before  {verdict(before)}", f"after   {verdict(after)}")
+    say(f"before  {before.verdict_sentence}", f"after   {after.verdict_sentence}")
     say(f"written: {out}" if out else "not saved: --out calibrator.json would")
 
 
@@ -261,25 +269,21 @@ def fitted(found: hm.io.Predictions, method: str, parts: Split) -> tuple[Any, An
 
 
 def measured(
-    found: hm.io.Predictions, calibrator: Any, parts: Split, update: Progress
-) -> tuple[Any, Any]:
-    """All metrics before and after, some rows at a time."""
-    assert found.labels is not None
-    states = [hm.calibration.EvaluationState(classwise=False) for _ in range(2)]
-    temperature = calibrator.parameters_.get("temperature")
-    scaled = method_of(calibrator) == "temperature"
-    for start, stop in blocks_of(found.logits, update, "measuring"):
-        rows = parts.measured[start:stop]
-        if not rows.any():
-            continue
-        x, y = found.logits[start:stop][rows], found.labels[start:stop][rows]
-        states[0].update(x, y)
-        if scaled:
-            states[1].update(x, y, temperature=temperature)
-        else:  # a probability that has underflowed is the smallest number that has not
-            p = np.maximum(calibrator.predict_proba(x), 5e-324)
-            states[1].update(p, y, input="probabilities")
-    return states[0].result(), states[1].result()
+    found: hm.io.Predictions, calibrator: Any, parts: Split
+) -> tuple[MethodScore, MethodScore]:
+    """All metrics before and after calibration, by the rules of `hotmax report`."""
+    examples = read(found.logits, found.labels)
+    before = scores_at(examples, parts.measured, 1.0)
+    method, parameters = method_of(calibrator), calibrator.parameters_
+    if method == "temperature":
+        after = scores_at(examples, parts.measured, parameters["temperature"])
+    else:
+        after = scores_by(examples, parts.measured, method, parameters)
+    fitted_rows = parts.rows - parts.held_out
+    return (
+        method_score(UNCALIBRATED, 0, before, before.nll, parts.rng),
+        method_score(method, fitted_rows, after, before.nll, parts.rng),
+    )
 
 
 def blocks_of(logits: Array, update: Progress, stage: str) -> Iterator[tuple[int, int]]:
@@ -290,40 +294,37 @@ def blocks_of(logits: Array, update: Progress, stage: str) -> Iterator[tuple[int
         yield start, min(start + step, rows)
 
 
-def confidence_of(result: Any) -> float:
-    """The mean confidence, from the bins."""
-    diagram = result.reliability
-    there = diagram.counts > 0
-    weights = diagram.counts[there]
-    return float(weights @ diagram.confidence[there] / weights.sum())
+def as_data(score: MethodScore) -> dict[str, Any]:
+    return {
+        "rows": float(score.reliability.counts.sum()),
+        "verdict": score.verdict,
+        "confidence": score.confidence,
+        "accuracy": score.accuracy.value,
+        "nll": score.nll.value,
+        "nll_interval": score.nll.interval,
+        "brier": score.brier.value,
+        "ece": score.ece.value,
+        "ece_interval": score.ece.interval,
+        "ece_by_chance": score.ece_by_chance,
+        "smooth_ece": score.reliability.smooth_ece,
+    }
 
 
-def verdict(result: Any) -> str:
-    says, right = confidence_of(result), result.accuracy
-    word = "overconfident" if says > right else "underconfident"
-    if abs(says - right) < SAME:
-        word = "calibrated on average"
-    return f"{word}: says {100 * says:.1f} %, is right {100 * right:.1f} %"
-
-
-FIGURES = {"accuracy": ".2%", "nll": ".5f", "brier": ".5f", "ece": ".3%", "smooth_ece": ".3%"}
-NAMES = {"nll": "NLL", "brier": "Brier score", "ece": "ECE", "smooth_ece": "smooth ECE"}
-
-
-def as_data(result: Any) -> dict[str, float]:
-    figures = {name: float(getattr(result, name)) for name in (*FIGURES, "nll_error")}
-    return {"rows": float(result.rows), "confidence": confidence_of(result), **figures}
-
-
-def compared(before: Any, after: Any) -> Table:
-    both = as_data(before), as_data(after)
-    rows = [["confidence", *(f"{data['confidence']:.2%}" for data in both)]]
-    rows += [
-        [NAMES.get(name, name), *(format(data[name], form) for data in both)]
-        for name, form in FIGURES.items()
+def compared(before: MethodScore, after: MethodScore) -> Table:
+    both = before, after
+    rows = [
+        ["confidence", *(f"{one.confidence:.2%}" for one in both)],
+        ["accuracy", *(f"{one.accuracy.value:.2%}" for one in both)],
+        ["NLL", *(f"{one.nll.value:.5f}" for one in both)],
+        ["Brier score", *(f"{one.brier.value:.5f}" for one in both)],
+        ["ECE", *(f"{one.ece.value:.3%}" for one in both)],
+        ["  by chance up to", *(f"{one.ece_by_chance:.3%}" for one in both)],
+        ["smooth ECE", *(f"{one.reliability.smooth_ece:.3%}" for one in both)],
     ]
-    errors = [f"{data['nll_error']:.5f}" for data in both]
-    rows.insert(3, ["  standard error", *errors])
+    for place, name, digits, scale in ((5, "ece", 1, 100.0), (3, "nll", 3, 1.0)):
+        ends = ((scale * end for end in getattr(one, name).interval) for one in both)
+        cells = [" to ".join(f"{end:.{digits}f}" for end in pair) for pair in ends]
+        rows.insert(place, ["  95 % interval", *cells])
     return Table(("", "before", "after"), rows)
 
 
