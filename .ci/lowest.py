@@ -18,7 +18,7 @@ def main() -> None:
     optional = project["optional-dependencies"]
     lowest: dict[str, str] = {}
     for requirement in sum(optional.values(), project["dependencies"]):
-        name, bound, version = re.match(r"([^<>=~;]+)(>=)?([^;]*)", requirement).groups()
+        name, bound, version = re.match(r"([^<>=~;]+)(>=)?([^,;]*)", requirement).groups()
         if bound is None or name in LEFT_OUT:
             continue
         if lowest.setdefault(name, version) != version:

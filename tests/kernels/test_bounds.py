@@ -13,13 +13,13 @@ CALLS = """
     import gc, itertools
     import numpy as np, hotmax as hm
     from hotmax._core import dispatch
-    from hotmax._kernels.compiler.device_functions import Translation
+    from hotmax._kernels.compiler.numba_internals import DeviceCodeLibrary
     from numba.core.codegen import CPUCodeLibrary
 
     assert __import__("numba").config.BOUNDSCHECK
-    # A word is compiled once, and called: its code would be copied into each kernel that uses it.
+    # A device function is compiled once, and called, instead of copied into each of its callers.
     for name in ("_finalize_final_module", "get_pointer_to_function", "codegen", "set_env"):
-        delattr(Translation, name)
+        delattr(DeviceCodeLibrary, name)
     CPUCodeLibrary.add_linking_library = lambda self, library: library._ensure_finalized()
     CPUCodeLibrary._verify_declare_only_symbols = lambda self: None
     gc.disable()  # compiling leaves little of it

@@ -7,8 +7,9 @@ import random
 from pathlib import Path
 
 import pytest
-from subprocesses import prints
+from subprocesses import prints, python
 
+from hotmax._kernels.compiler.numba_internals import TESTED
 from hotmax._kernels.compiler.storage import CheckedFiles
 
 
@@ -208,9 +209,9 @@ def test_a_cache_of_another_version_of_hotmax_is_not_read(doubling, tmp_path):
     """It may name what is no longer there."""
     cache = tmp_path / "cache"
     code = doubling + "\n        print(doubled('f4'), twice.stats.cache_misses.total())\n"
-    before = (
-        "\n        from hotmax._kernels.compiler import compiling; compiling._STAMP = ('before',)"
-    )
+    before = """
+        from hotmax._kernels.compiler import numba_internals
+        numba_internals._STAMP = ("before",)"""
     assert prints(before + code, NUMBA_CACHE_DIR=str(cache)) == "2.0 1"
     assert prints(code, NUMBA_CACHE_DIR=str(cache)) == "2.0 1"
     assert prints(code, NUMBA_CACHE_DIR=str(cache)) == "2.0 0"
@@ -252,7 +253,7 @@ def test_a_kernel_with_a_loop_stays_apart(tmp_path):
         import numpy as np
         from apart import outer, total
         assert outer(np.ones(5)) == 10.0
-        [translated] = total.word().overloads.values()
+        [translated] = total.device_function().overloads.values()
         code = str(translated.library._final_module)
         print("noinline" in code, "alwaysinline" in code)
         """
@@ -288,3 +289,47 @@ def test_a_stored_kernel_is_only_loaded(tmp_path):
     cache = str(tmp_path / "cache")
     assert prints(code, NUMBA_CACHE_DIR=cache).split() == ["2.0", "True", "4.0", "4.0"]
     assert prints(code, NUMBA_CACHE_DIR=cache).split() == ["2.0", "False", "4.0", "4.0"]
+
+
+PRIVATE_PARTS = {
+    "gone": "import numba.core.codegen as c; del c.JITCodeLibrary",
+    "changed": "import numba.core.codegen as c; del c.CPUCodeLibrary.serialize_using_object_code",
+    "untested": "import numba; numba.__version__ = '0.70.0'",
+}
+
+
+@pytest.mark.parametrize("private", PRIVATE_PARTS)
+def test_without_the_private_parts_of_numba(private, doubling, tmp_path):
+    """Missing, or those of an untested version: plain njit without a cache."""
+    code = f"""
+        {PRIVATE_PARTS[private]}
+        {doubling}
+        print(doubled("f4"), doubled("f8"), hasattr(twice._cache, "opened"))
+    """
+    assert prints(code, NUMBA_CACHE_DIR=str(tmp_path)) == "2.0 2.0 False"
+    assert list(tmp_path.rglob("*.nbc")) == []
+
+
+def test_the_same_bits_without_the_private_parts_of_numba(tmp_path):
+    code = """
+        import numpy as np, hotmax as hm
+        from hotmax._kernels.compiler import compiling
+        x = np.random.default_rng(0).normal(size=(40, 9))
+        x[1, :2], x[2, 4] = (np.nan, -np.inf), np.inf
+        for kind in ("f4", "f8"):
+            print(hm.softmax(x.astype(kind), temperature=0.7).tobytes().hex())
+        print(compiling.IS_CACHED)
+    """
+    *bits, cached = prints(code).split()
+    without = f"        {PRIVATE_PARTS['gone']}\n{code}"
+    assert prints(without, NUMBA_CACHE_DIR=str(tmp_path)).split() == [*bits, "False"]
+    assert cached == "True"
+    environment = {"HOTMAX_NUM_THREADS": "many"}  # it is still checked before a kernel is used
+    done = python(without, NUMBA_CACHE_DIR=str(tmp_path), **environment)
+    assert "HOTMAX_NUM_THREADS" in done.stderr.splitlines()[-1]
+
+
+def test_the_tested_versions_of_numba_are_those_of_pyproject():
+    project = Path(__file__).parents[2] / "pyproject.toml"
+    (low, high) = (".".join(map(str, version)) for version in TESTED)
+    assert f'"numba>={low},<{high}"' in project.read_text()

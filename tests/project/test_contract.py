@@ -411,7 +411,8 @@ INSPECT = """
             inlined = value.targetoptions.get("forceinline")
             modules = [] if inlined else stored(value)
             if name in HOT.get(module, ()):
-                modules += [optimised(each) for each in stored(value if inlined else value.word())]
+                word = value if inlined else value.device_function()
+                modules += [optimised(each) for each in stored(word)]
                 codes = [str(codegen._tm.emit_assembly(each)) for each in modules]
                 report["asm"][key] = [own_code(each, name) for each in codes]
             report["llvm"][key] = [str(each) for each in modules]

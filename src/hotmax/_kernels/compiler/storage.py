@@ -1,7 +1,7 @@
 """Compiled code on disk, checked by its digest before it is unpickled.
 
-Unpickled, damaged bytes may raise any exception or call any function; and LLVM crashes on machine
-code that is cut short.
+Unpickling damaged bytes may raise any exception or call any function, and LLVM crashes on truncated
+machine code.
 """
 
 from __future__ import annotations
@@ -10,37 +10,42 @@ import hashlib
 import os
 import pickle
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-from numba.core.serialize import dumps
 
 DIGEST = hashlib.sha256().digest_size
 
 
 class CheckedFiles:
-    """What was compiled of one function: a file for each signature, named after it.
+    """The compiled code of one function: a file for each signature, named after it.
 
     Numba numbers its files 1, 2, 3 in an index: processes that compile at the same time give one
-    number to two signatures, and whoever loads it later gets code for other types.
+    number to two signatures, and a later process loads code for other types.
     """
 
-    def __init__(self, folder: Path, base: str, version: object) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        base: str,
+        version: object,
+        dumps: Callable[[object], bytes] = pickle.dumps,
+    ) -> None:
         self.folder, self.base, self.version = folder, base, repr(version).encode()
+        self.dumps = dumps
 
     def path(self, key: object) -> Path:
         name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
         return self.folder / f"{self.base}.{name}.nbc"
 
     def load(self, key: object) -> Any:
-        """The code that was saved for a key; None if there is none that is whole and current."""
+        """The code saved for a key; None if there is none, or if it is damaged or out of date."""
         entry = self._read(self.path(key))
         return None if entry is None or entry[0] != key else entry[1]
 
     def save(self, key: object, code: object) -> None:
-        data = dumps((key, code))
+        data = self.dumps((key, code))
         path = self.path(key)
         draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
         try:
@@ -52,7 +57,7 @@ class CheckedFiles:
             raise
 
     def keys(self) -> Iterator[Any]:
-        """The keys of all that can be loaded."""
+        """The keys of all the code that can be loaded."""
         for path in self.folder.glob(f"{self.base}.*.nbc"):
             if (entry := self._read(path)) is not None:
                 yield entry[0]

@@ -20,8 +20,14 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import config, types
-from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, lower_cast, models, register_model
+from numba.extending import (
+    intrinsic,
+    lower_builtin,
+    lower_cast,
+    models,
+    register_model,
+    type_callable,
+)
 
 from hotmax._kernels.compiler.compiling import inline
 from hotmax._kernels.simd.memory import declare, place_of
@@ -164,27 +170,31 @@ else:
         name = f"{'i' if isinstance(entry, types.Integer) else 'f'}{entry.bitwidth}"
         return f"v{kind.width}{name}" if isinstance(kind, Vector) else name
 
-    def _define(symbol: Any, emit: Any, compares: bool = False, count: int = 2) -> None:
-        """An operator between vectors, or a vector and a number."""
+    def _define(symbol: Any, emit: Any, compares: bool = False) -> None:
+        """An operator between vectors, or between a vector and a number."""
 
-        @infer_global(symbol)
-        class Template(AbstractTemplate):  # type: ignore[misc]
-            def generic(self, arguments, keywords):
-                if len(arguments) == count and any(isinstance(a, Vector) for a in arguments):
-                    kind = _together(arguments)
-                    result = Vector(types.boolean, kind.width) if compares else kind
-                    return signature(result, *[kind] * count)
-                return None
+        @type_callable(symbol)
+        def typing(context):
+            def result(a, b):
+                if not (isinstance(a, Vector) or isinstance(b, Vector)):
+                    return None
+                kind = _together((a, b))
+                return Vector(types.boolean, kind.width) if compares else kind
 
-        @lower_builtin(symbol, *[Vector] * count)
+            return result
+
         def generate(context, builder, signature, arguments):
-            return emit(builder, *arguments)
+            kind = _together(signature.args)
+            pairs = zip(arguments, signature.args, strict=True)
+            return emit(builder, *(context.cast(builder, value, own, kind) for value, own in pairs))
+
+        for pair in ((Vector, Vector), (Vector, types.Number), (types.Number, Vector)):
+            lower_builtin(symbol, *pair)(generate)
 
     _define(operator.add, lambda builder, a, b: builder.fadd(a, b))
     _define(operator.sub, lambda builder, a, b: builder.fsub(a, b))
     _define(operator.mul, lambda builder, a, b: builder.fmul(a, b))
     _define(operator.truediv, lambda builder, a, b: builder.fdiv(a, b))
-    _define(operator.neg, lambda builder, a: builder.fneg(a), count=1)
     _define(operator.ne, lambda builder, a, b: builder.fcmp_unordered("!=", a, b), True)
     for _symbol, _sign in [
         (operator.lt, "<"),
@@ -194,6 +204,14 @@ else:
         (operator.eq, "=="),
     ]:
         _define(_symbol, lambda builder, a, b, sign=_sign: builder.fcmp_ordered(sign, a, b), True)
+
+    @type_callable(operator.neg)
+    def _type_of_negative(context):
+        return lambda vector: vector if isinstance(vector, Vector) else None
+
+    @lower_builtin(operator.neg, Vector)
+    def _negative(context, builder, signature, arguments):
+        return builder.fneg(arguments[0])
 
     def _cast(source: Any, target: Any, llvm_type: Any) -> Any:
         @intrinsic

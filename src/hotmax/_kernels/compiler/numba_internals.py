@@ -1,0 +1,225 @@
+"""The private parts of Numba that hotmax relies on: a cache of its own, and device functions.
+
+Numba optimises each function and emits machine code for it, and does so again inside every caller:
+the third function in a chain is compiled three times. Here only what Python calls is optimised and
+emitted, with everything that it uses. What kernels call is translated to LLVM IR and no further (a
+device function). That takes a third off the time to compile.
+
+`compile_kernel`, `compile_device_function` and `is_supported` are the interface. Where the private
+parts are not those of a tested version, `compiling` uses plain `njit` without a cache.
+"""
+
+from __future__ import annotations
+
+import dis
+from contextlib import suppress
+from functools import cache, cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from llvmlite.binding import parse_bitcode
+from numba import __version__ as numba_version, njit
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, compile_result
+from numba.core.dispatcher import Dispatcher
+from numba.core.runtime import rtsys
+from numba.core.serialize import dumps
+
+from hotmax._kernels.compiler.storage import CheckedFiles
+
+# From the first of these versions up to, not including, the second: as in pyproject.toml.
+TESTED = (0, 62), (0, 70)
+
+# What the code below calls or overrides.
+REQUIRED: dict[Any, tuple[str, ...]] = {
+    JITCodeLibrary: (
+        "add_ir_module",
+        "get_pointer_to_function",
+        "serialize_using_object_code",
+        "_optimize_final_module",
+        "_finalize_final_module",
+        "_ensure_finalized",
+        "_get_module_for_linking",
+    ),
+    Compiler: ("compile_extra",),
+    CompileResultCacheImpl: ("filename_base", "rebuild"),
+    FunctionCache: ("_impl_class", "_load_overload", "save_overload", "cache_path"),
+    Dispatcher: ("compile", "get_call_template", "get_overload"),
+    type(rtsys): ("initialize",),
+}
+
+# Every file below _kernels/: a kernel contains the code of what it calls, in whichever folder.
+_KERNELS = Path(__file__).parent.parent
+_STAMP = tuple(
+    (source.relative_to(_KERNELS).as_posix(), source.stat().st_mtime, source.stat().st_size)
+    for source in sorted(_KERNELS.rglob("*.py"))
+)
+
+
+def is_supported() -> bool:
+    """Whether this is a tested version of Numba, with all the private parts used here."""
+    major, minor = (int(part) for part in numba_version.split(".")[:2])
+    return TESTED[0] <= (major, minor) < TESTED[1] and all(
+        hasattr(owner, name) for owner, names in REQUIRED.items() for name in names
+    )
+
+
+def compile_kernel(function: Any, before_loading: Any, **options: Any) -> Any:
+    """Compile a function that Python calls. Kernels that call it get a device function instead."""
+    compiled = _dispatcher(function, FunctionCache, before_loading, **options)
+    device_function = compiled.device_function = cache(
+        partial(compile_device_function, function, before_loading, forceinline=False)
+    )
+    # Otherwise Numba would link this kernel's own, already optimised code into the caller.
+    compiled.get_call_template = lambda *types: device_function().get_call_template(*types)
+    compiled.get_overload = lambda signature: device_function().get_overload(signature)
+    return compiled
+
+
+def compile_device_function(function: Any, before_loading: Any, **options: Any) -> Any:
+    """Translate a function that only kernels call."""
+    options |= {"pipeline_class": DeviceCompiler, "no_cpython_wrapper": True}
+    return _dispatcher(function, DeviceFunctionCache, before_loading, **options)
+
+
+def _dispatcher(function: Any, kind: type, before_loading: Any, **options: Any) -> Any:
+    compiled = njit(error_model="numpy", no_cfunc_wrapper=True, **options)(function)
+    compiled._cache = LazyCache(function, kind, before_loading)
+    return compiled
+
+
+class LazyCache:
+    """The compiled code of a function on disk, opened at its first call, not at import.
+
+    A cache that cannot be read or written (a full disk, say) counts as none. Damaged code is
+    compiled and written again.
+    """
+
+    def __init__(self, function: Any, kind: type, before_loading: Any) -> None:
+        self.function, self.kind, self.before_loading = function, kind, before_loading
+
+    @cached_property
+    def opened(self) -> Any:
+        """Numba's cache; None if it finds no directory that it may write to.
+
+        Compiled code contains the device functions that it uses, so an edit of any file in
+        _kernels/ makes all of it stale; Numba by itself would compare only the function's own file.
+        Stale code counts as another version and is not unpickled: a name in it may be gone.
+        """
+        try:
+            cache = self.kind(self.function)
+        except RuntimeError:
+            return None
+        version = (numba_version, _STAMP, cache._cache_file._source_stamp)
+        folder = Path(cache.cache_path)
+        cache._cache_file = CheckedFiles(folder, cache._impl.filename_base, version, dumps)
+        return cache
+
+    @property
+    def cache_path(self) -> str | None:
+        return None if self.opened is None else self.opened.cache_path
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """Load compiled code without preparing Numba to compile.
+
+        Numba would first import all that it knows of NumPy and SciPy: 0.5 s of the 0.6 s until a
+        first result.
+        """
+        self.before_loading()
+        if self.opened is None:
+            return None
+        rtsys.initialize(context)
+        # Pickle and LLVM may raise anything, for example where a name in the code is gone.
+        with suppress(Exception):
+            return self.opened._load_overload(signature, context)
+        return None
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        """Save what has just been compiled, and set the environments of its device functions.
+
+        Code in a device function that needs Python objects (the arguments of an error, print)
+        looks them up in its environment, which only the machine code of a caller has.
+        """
+        for environment in compiled._find_referenced_environments():
+            compiled.library.codegen.set_env(environment.env_name, environment)
+        if self.opened is not None:
+            with suppress(OSError):
+                self.opened.save_overload(signature, compiled)
+
+
+class DeviceCodeLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """A function in LLVM IR. It has no machine code: environments are set in its callers.
+
+    `noinline`: it stays a function of its own inside whatever uses it.
+    """
+
+    def __init__(self, codegen: Any, name: str, noinline: bool = False) -> None:
+        super().__init__(codegen, name)
+        self.noinline = noinline
+
+    def add_ir_module(self, module: Any) -> None:
+        if self.noinline:
+            for function in module.functions:
+                if not function.is_declaration:
+                    function.attributes.add("noinline")
+        super().add_ir_module(module)
+
+    def _optimize_final_module(self) -> None: ...
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        self._ensure_finalized()
+        return 0
+
+    @property
+    def codegen(self) -> Any:
+        return self
+
+    def set_env(self, name: str, environment: Any) -> None: ...
+
+    def serialize_using_object_code(self) -> tuple[str, bytes]:
+        return self.name, self._get_module_for_linking().as_bitcode()
+
+
+class DeviceCompiler(Compiler):  # type: ignore[misc]
+    """Numba's compiler, which stops at LLVM IR."""
+
+    def compile_extra(self, function: Any) -> Any:
+        """Keep a kernel with a loop out of line: inlined, a loop is not always vectorised."""
+        loops = any(step.opname == "FOR_ITER" for step in dis.get_instructions(function))
+        noinline = loops and not self.state.flags.forceinline
+        codegen = self.state.targetctx.codegen()
+        self.state.library = DeviceCodeLibrary(codegen, function.__qualname__, noinline)
+        return super().compile_extra(function)
+
+
+class _DeviceCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
+    @property
+    def filename_base(self) -> str:
+        return f"{super().filename_base}.device"
+
+    def rebuild(self, target: Any, payload: Any) -> Any:
+        (name, bitcode), description, environment, signature, *_ = payload
+        library = DeviceCodeLibrary(target.codegen(), name)
+        library._final_module = library._shared_module = parse_bitcode(bitcode)
+        library._finalized = True
+        return compile_result(
+            typing_context=target.typing_context,
+            target_context=target,
+            entry_point=target.get_executable(library, description, environment),
+            signature=signature,
+            objectmode=False,
+            lifted=(),
+            fndesc=description,
+            library=library,
+            environment=environment,
+        )
+
+
+class DeviceFunctionCache(FunctionCache):  # type: ignore[misc]
+    """Device functions on disk, beside the kernels."""
+
+    _impl_class = _DeviceCacheImpl
