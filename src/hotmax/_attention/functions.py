@@ -11,7 +11,6 @@ from hotmax._attention.forward import for_weights, run
 from hotmax._attention.heads import Heads, Tile
 from hotmax._backends.operation import for_any_array
 from hotmax._core.arrays import Array
-from hotmax._core.workspace import empty
 
 
 @for_any_array(generic.attention, attends=True)
@@ -131,7 +130,7 @@ def attention_weights(
         bias=bias,
         sink=sink,
     )
-    out = empty((*heads.lead, heads.queries, heads.keys), heads.dtype)
+    out = np.empty((*heads.lead, heads.queries, heads.keys), heads.dtype)
 
     def look(tile: Tile, weights: Array) -> None:
         with np.errstate(all="ignore"):

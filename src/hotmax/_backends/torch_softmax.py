@@ -18,7 +18,6 @@ from hotmax._backends.derivatives import Point, pull
 from hotmax._core.arrays import Array, Axis
 from hotmax._core.dispatch import STEP, Operation, map_entries, reduce_rows, reduce_weighted
 from hotmax._core.threads import for_ranges
-from hotmax._core.workspace import empty
 from hotmax._kernels.softmax.pullback import softmax_pullback
 from hotmax._kernels.softmax.short import SHORT, softmax_small_at
 from hotmax._kernels.softmax.weighted import weighted_rows
@@ -230,7 +229,7 @@ def quick_pullback(
     x: torch.Tensor, p: torch.Tensor, g: torch.Tensor, temperature: Array
 ) -> torch.Tensor:
     """The derivative of softmax by x, in one visit to each row."""
-    result = empty(x.shape, p.detach().numpy().dtype)
+    result = np.empty(x.shape, p.detach().numpy().dtype)
     if result.size:
         n = result.shape[-1]
         rows = [a.detach().numpy().reshape(-1, n) for a in (x, p, g)]

@@ -27,7 +27,7 @@ from hotmax._core.arrays import (
     split_mask,
 )
 from hotmax._core.conversion import put
-from hotmax._core.workspace import borrow, empty, release
+from hotmax._core.workspace import borrow, release
 from hotmax._kernels.simd.memory import LINE_BYTES
 from hotmax._kernels.simd.staging import hide, turned
 from hotmax._kernels.simd.vectors import LINE
@@ -315,7 +315,7 @@ def map_entries(
     """A function with one result for each entry."""
     common = common_case(x, axis, temperature, where)
     if common is not None and (out is None or is_as_it_lies(out, x)):
-        target: Array = empty(x.shape, x.dtype) if out is None else out  # type: ignore
+        target: Array = np.empty(x.shape, x.dtype) if out is None else out  # type: ignore
         x2, heat = common
         compute_all(operation, x2, target.reshape(x2.shape), heat)
         return target
@@ -324,7 +324,7 @@ def map_entries(
     if given is not None and given.flags.carray and not overlaps(given, rows):
         target = given
     else:
-        target = empty(rows.shape, rows.dtype)
+        target = np.empty(rows.shape, rows.dtype)
     if target.size and rows.is_direct():
         shape = (rows.count, rows.classes)
         compute_all(operation, rows.x.reshape(shape), target.reshape(shape), rows.temperature)

@@ -1,18 +1,16 @@
-"""Rows over threads. Nothing else in hotmax knows about threads.
+"""Ranges of rows over threads. No other module creates threads or waits for one.
 
-Kernels release the GIL, so plain threads serve. The calling thread works too, and takes over what
-the pool has not begun: a busy pool slows a call down, but cannot stall it.
+Kernels release the GIL, so ordinary Python threads suffice. The calling thread works too, and takes
+back jobs that the pool has not started: a busy pool slows a call down but cannot block it.
 """
 
 from __future__ import annotations
 
 import _thread
 import contextlib
-import ctypes
 import itertools
 import os
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -40,7 +38,7 @@ def _default() -> int:
 
 
 class _Job:
-    """A task for one thread of the pool, unless the caller takes it back before it has begun."""
+    """A task for one pool thread. The caller takes it back if it has not started by then."""
 
     def __init__(self, task: Callable[[], None]) -> None:
         self.task = task
@@ -67,8 +65,8 @@ class _Job:
 class _Pool:
     """Threads that wait for jobs.
 
-    All that they and their callers wait for is C's. A pool with locks of Python's (that of
-    concurrent.futures) waits for ever after a Ctrl-C, or in a signal handler, that comes amid them.
+    All locks and queues are implemented in C. A pool that uses Python-level locks, such as
+    concurrent.futures, deadlocks if Ctrl-C or a signal handler interrupts it while it holds one.
     """
 
     def __init__(self) -> None:
@@ -87,23 +85,19 @@ class _Pool:
 
 
 def _serve(jobs: queue.SimpleQueue[_Job | None]) -> None:
-    """What a thread of the pool does."""
-    own = threading.get_native_id()
-    _processors[own] = set()
+    """The loop of a pool thread: run jobs until None comes."""
     while (job := jobs.get()) is not None:
         job.run()
-        del job  # and what it holds
-    _processors.pop(own, None)
+        del job  # with the arrays that its task refers to
 
 
 _count: int | None = None
 _pool: _Pool | None = None
 _lock = threading.RLock()
-_processors: dict[int, set[int]] = {}  # where each thread of the pool may run, by its system id
 
 
 def check_environment() -> None:
-    """Raise ValueError if the environment variable is no number, and somebody relies on it."""
+    """Raise ValueError if the environment variable is in use and is not a number."""
     if _count is None:
         _default()
 
@@ -139,40 +133,18 @@ def set_threads(count: int) -> None:
         if _pool is not None and count != _count:
             _pool.end()
             _pool = None
-            _processors.clear()
         _count = count
 
 
 def _forget() -> None:
-    """After a fork the child has none of its parent's threads: make new ones when needed."""
+    """A forked child has none of its parent's threads: it starts new ones when needed."""
     global _pool, _lock
     _pool = None
-    _processors.clear()
     _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
-
-
-_current_processor = ctypes.CDLL(None).sched_getcpu if sys.platform == "linux" else None
-
-
-def _keep_off_the_caller() -> None:
-    """Let the pool run on any processor that the caller may use but the one that it is on.
-
-    On a virtual machine, Linux takes a sleeping processor for a busy one, and wakes the helper on
-    the caller's own. There the two take turns for milliseconds, while the other one sleeps.
-    """
-    if _current_processor is None:
-        return
-    allowed = os.sched_getaffinity(0)
-    elsewhere = allowed - {_current_processor()} or allowed
-    for thread, processors in list(_processors.items()):
-        if processors != elsewhere:
-            with contextlib.suppress(OSError):  # the thread has just ended
-                os.sched_setaffinity(thread, elsewhere)
-                _processors[thread] = elsewhere
 
 
 def _helpers(task: Callable[[], None], count: int) -> list[_Job]:
@@ -183,7 +155,6 @@ def _helpers(task: Callable[[], None], count: int) -> list[_Job]:
             _pool = _Pool()
         pool = _pool
         pool.grow(count)
-        _keep_off_the_caller()
     jobs = [_Job(task) for _ in range(count)]
     for job in jobs:
         pool.jobs.put(job)
@@ -191,18 +162,18 @@ def _helpers(task: Callable[[], None], count: int) -> list[_Job]:
 
 
 def together(work: Callable[[], bool], most: int) -> None:
-    """Call work() again and again, in up to `most` threads, until it says that nothing is left.
+    """Call work() repeatedly, in up to `most` threads, until it returns False.
 
-    Ctrl-C, or an error in `work`, stops it at the next call; no thread is left at work, unless a
-    second Ctrl-C ends the wait for it.
+    After Ctrl-C or an error in `work`, no further call starts, and the exception is raised once the
+    running ones have finished. A second Ctrl-C ends that wait.
     """
     stopped = False
-    at_work: set[int] = set()
+    running: set[int] = set()
 
     def drain() -> None:
         nonlocal stopped
         own = threading.get_ident()
-        at_work.add(own)
+        running.add(own)
         try:
             while not stopped and work():
                 pass
@@ -210,7 +181,7 @@ def together(work: Callable[[], bool], most: int) -> None:
             stopped = True
             raise
         finally:
-            at_work.discard(own)
+            running.discard(own)
 
     others = min(get_threads(), most) - 1
     try:
@@ -219,8 +190,8 @@ def together(work: Callable[[], bool], most: int) -> None:
         for job in jobs:
             job.wait()
     except BaseException:
-        stopped = True  # whoever begins now finds nothing to do
-        while at_work - {threading.get_ident()}:
+        stopped = True  # a job that starts now returns at once
+        while running - {threading.get_ident()}:
             time.sleep(1e-4)
         raise
 
@@ -239,7 +210,10 @@ def for_ranges(work: Callable[[int, int], None], total: int, step: int) -> None:
 
 
 def shrinking(total: int, least: int, most: int) -> list[int]:
-    """Cuts of ranges from `most` down to `least`: few, and with no long wait at the end."""
+    """Cuts into ranges that shrink from `most` to `least` rows.
+
+    There are few of them, and the last are short, so that no thread waits long for another.
+    """
     cuts = [0]
     while cuts[-1] < total:
         share = (total - cuts[-1]) // (3 * get_threads())
@@ -248,5 +222,5 @@ def shrinking(total: int, least: int, most: int) -> list[int]:
 
 
 def for_cuts(work: Callable[[int, int], None], cuts: list[int]) -> None:
-    """Call work(start, stop) from each cut to the next, over threads."""
+    """Call work(start, stop) for each pair of neighbouring cuts, over threads."""
     for_ranges(lambda start, stop: work(cuts[start], cuts[stop]), len(cuts) - 1, 1)

@@ -25,7 +25,7 @@ from hotmax._core.checks import (
     weights_in_range,
 )
 from hotmax._core.rows import Batch, for_batches
-from hotmax._core.workspace import borrow, empty, release
+from hotmax._core.workspace import borrow, release
 from hotmax._kernels.losses.cross_entropy import label_rows
 from hotmax._kernels.losses.lanes import label_lanes
 from hotmax._kernels.losses.short import label_short
@@ -111,7 +111,7 @@ def _cross_entropy(
         weights = np.ones(rows.classes)
     scale = scale_of_gradient(reduction, count[0])
     values = np.zeros(rows.count)
-    gradient = empty(rows.shape, gradient_type or rows.dtype) if return_grad else None
+    gradient = np.empty(rows.shape, gradient_type or rows.dtype) if return_grad else None
     none = np.empty((0, rows.classes), kind)
 
     def visit(batch: Batch) -> None:

@@ -16,7 +16,6 @@ from hotmax._core.checks import (
     scale_of_gradient,
 )
 from hotmax._core.rows import Batch, for_batches
-from hotmax._core.workspace import empty
 from hotmax._kernels.losses.divergence import distillation_rows, divergence_rows
 from hotmax._losses import generic_divergences
 
@@ -83,7 +82,7 @@ def kl_divergence(
     count = (float(rows.count), 0.0)
     scale = scale_of_gradient(reduction, count[0])
     values = np.zeros(rows.count)
-    gradients = tuple(empty(rows.shape, rows.dtype) for _ in range(2 if return_grad else 0))
+    gradients = tuple(np.empty(rows.shape, rows.dtype) for _ in range(2 if return_grad else 0))
     none = np.empty((0, rows.classes))
 
     def visit(batch: Batch) -> None:
@@ -144,7 +143,7 @@ def distillation_loss(
     count = (float(rows.count), 0.0)
     scale = scale_of_gradient(reduction, count[0])
     values = np.zeros(rows.count)
-    gradient = empty(rows.shape, rows.dtype) if return_grad else None
+    gradient = np.empty(rows.shape, rows.dtype) if return_grad else None
     none = np.empty((0, rows.classes))
 
     def visit(batch: Batch) -> None:

@@ -15,7 +15,6 @@ import numpy as np
 from hotmax._backends.operation import for_any_array
 from hotmax._core.arrays import FLOAT64, Array, Axis, Rows, fill_masked
 from hotmax._core.rows import for_batches
-from hotmax._core.workspace import empty
 from hotmax._kernels.softmax.derivatives import (
     chance_rows,
     direction_rows,
@@ -160,7 +159,7 @@ def _along(
         ) from None
     if rows.where is not None:  # what hides under the mask does not leak
         direction = np.where(rows.where, direction, 0)
-    out = empty(rows.shape, rows.dtype)
+    out = np.empty(rows.shape, rows.dtype)
     for_batches(
         rows,
         lambda batch: direction_rows(batch.x, *batch.others, *batch.outs, batch.temperature),
@@ -257,7 +256,7 @@ def temperature_derivative(
         np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True))
     """
     rows = Rows(x, axis, temperature, where)
-    out = empty(rows.shape, rows.dtype)
+    out = np.empty(rows.shape, rows.dtype)
     for_batches(
         rows,
         lambda batch: heat_rows(batch.x, *batch.outs, batch.temperature),
