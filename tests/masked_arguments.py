@@ -240,10 +240,10 @@ TABLE: dict[str, Entry] = {
             ("distillation_loss", "student", "teacher"),
         )
     },
-    "one_hot": Entry(hm.one_hot, {"targets": LABELS, "classes": 3}, {"targets": refused}),
+    "one_hot": Entry(hm.one_hot, {"labels": LABELS, "num_classes": 3}, {"labels": refused}),
     "smooth_labels": Entry(
         hm.smooth_labels,
-        {"targets": LABELS, "label_smoothing": 0.1, "classes": 3},
+        {"targets": LABELS, "label_smoothing": 0.1, "num_classes": 3},
         {"targets": refused},
     ),
     "sample": Entry(

@@ -108,7 +108,7 @@ OTHERS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("segment_softmax", (X, SEGMENTS), {"temperature": 0.7}),
     ("segment_logsumexp", (X, SEGMENTS), {"num_segments": 4}),
     ("one_hot", (LABELS, 5), {}),
-    ("smooth_labels", (LABELS, 0.1), {"classes": 5}),
+    ("smooth_labels", (LABELS, 0.1), {"num_classes": 5}),
     ("logsumexp", (X,), {"weights": np.abs(Y)}),
     ("logsumexp", (X,), {"weights": Y, "return_sign": True, "axis": 0}),
     ("attention", (X, Y, Y), {}),

@@ -7,11 +7,12 @@ The flow: logits -> (temperature) -> probabilities -> losses, sampling, attentio
     array([0.0443, 0.1848, 0.771 ])
 """
 
-import importlib
+import importlib.util
 import typing
 
 from hotmax._attention.functions import attention, attention_weights
 from hotmax._attention.vjp import attention_vjp
+from hotmax._backends.protocol import LIBRARIES as _LIBRARIES
 from hotmax._core.threads import check_environment as _check_environment, get_threads, set_threads
 from hotmax._kernels.compiler.compiling import before_loading as _before_loading
 from hotmax._losses.cross_entropy import cross_entropy, nll_loss, perplexity
@@ -50,7 +51,13 @@ from hotmax._softmax.segments import segment_logsumexp, segment_softmax
 from hotmax._softmax.target_entropy import temperature_for_entropy
 
 if typing.TYPE_CHECKING:
-    from hotmax import calibration as calibration, io as io
+    from hotmax import (
+        calibration as calibration,
+        io as io,
+        laws as laws,
+        plots as plots,
+        torch as torch,
+    )
     from hotmax._regression.estimator import SoftmaxRegression as SoftmaxRegression
     from hotmax.view.report import report as report
 
@@ -110,12 +117,31 @@ __all__ = [
 ]
 
 
+# What is imported when first asked for: modules, and objects in modules.
+_LAZY = {
+    path.rpartition(".")[2]: path
+    for path in (
+        "hotmax._regression.estimator.SoftmaxRegression",
+        "hotmax.calibration",
+        "hotmax.io",
+        "hotmax.laws",
+        "hotmax.plots",
+        "hotmax.torch",
+        "hotmax.view.report.report",
+    )
+}
+_NEEDED = {"SoftmaxRegression": "sklearn", **{name: name for name, *_ in _LIBRARIES}}
+
+
 def __getattr__(name: str) -> typing.Any:
-    """What needs other libraries, imported when first asked for."""
-    if name == "report":
-        return importlib.import_module("hotmax.view.report").report
-    if name in ("calibration", "io", "laws", "plots"):
-        return importlib.import_module(f"hotmax.{name}")
-    if name == "SoftmaxRegression":
-        return importlib.import_module("hotmax._regression.estimator").SoftmaxRegression
-    raise AttributeError(f"module 'hotmax' has no attribute {name!r}")
+    if name not in _LAZY:
+        raise AttributeError(f"module 'hotmax' has no attribute {name!r}")
+    if _LAZY[name] == f"hotmax.{name}":
+        return importlib.import_module(_LAZY[name])
+    return getattr(importlib.import_module(_LAZY[name].rpartition(".")[0]), name)
+
+
+def __dir__() -> list[str]:
+    """Also what is not loaded yet, unless it needs a library that is not installed."""
+    missing = {name for name, needed in _NEEDED.items() if importlib.util.find_spec(needed) is None}
+    return sorted({*globals(), *_LAZY} - missing)

@@ -378,7 +378,7 @@ def test_labels_as_probabilities(make):
         assert isinstance(hot, type(make(y)))
         same = np.moveaxis(np.eye(3)[y], -1, axis)
         np.testing.assert_array_equal(np.asarray(hot), same)
-        soft = hm.smooth_labels(make(y), s, classes=3, axis=axis)
+        soft = hm.smooth_labels(make(y), s, num_classes=3, axis=axis)
         np.testing.assert_allclose(np.asarray(soft), (1 - s) * same + s / 3, rtol=1e-6)
         again = hm.smooth_labels(make(same.astype(np.float32)), s, axis=axis)
         assert again.dtype == make(same.astype(np.float32)).dtype
@@ -394,7 +394,7 @@ def test_labels_as_probabilities(make):
 
 
 def test_labels_as_probabilities_while_traced():
-    traced = jax.jit(lambda y: hm.smooth_labels(y, 0.3, classes=3))(jnp.array([2, 7]))
+    traced = jax.jit(lambda y: hm.smooth_labels(y, 0.3, num_classes=3))(jnp.array([2, 7]))
     close(traced[0], [0.1, 0.1, 0.8])
     assert np.isnan(traced[1]).all()
 

@@ -207,6 +207,10 @@ def test_weights(kind):
         got = kind.call(hm.logsumexp, x, **options)
         np.testing.assert_allclose(got[0], expected[0], rtol=1e-12)
         np.testing.assert_array_equal(got[1], expected[1])
+        del options["return_sign"]
+        expected = hm.logsumexp(x, **options)
+        assert np.isnan(expected).any()  # where the sum is negative
+        np.testing.assert_allclose(kind.call(hm.logsumexp, x, **options), expected, rtol=1e-12)
     positive = kind.call(hm.logsumexp, x, weights=np.abs(w), axis=0)
     np.testing.assert_allclose(positive, hm.logsumexp(x, weights=np.abs(w), axis=0), rtol=1e-12)
 
@@ -330,7 +334,7 @@ ARGUMENTS = {
     "add_bias": (LOGITS, {0: 1.0}),
 }
 OPTIONS = {
-    "smooth_labels": {"classes": 4},
+    "smooth_labels": {"num_classes": 4},
     "penalize": {"repetition": 1.2},
     "sample": {"seed": 0},
     "gumbel_softmax": {"seed": 0},

@@ -45,7 +45,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
         ("segment_softmax", "segment_logsumexp"), (((X, np.arange(4)), {}), ((ONE, [0]), {}))
     ),
     "one_hot": (((LABELS, 3), {}), ((np.zeros(3, np.int64), 1), {})),
-    "smooth_labels": (((P, 0.0), {}), ((LABELS, 0.0), {"classes": 3})),
+    "smooth_labels": (((P, 0.0), {}), ((LABELS, 0.0), {"num_classes": 3})),
     "gumbel_softmax": (((X,), {"seed": 0}), ((ONE,), {"seed": 0, "hard": True})),
     "sample": (((X,), {"seed": 0}),),
     "truncate": (((X,), {}), ((X,), {"top_k": 4}), ((X,), {"top_p": 1.0}), ((X,), {"min_p": 1e-9})),

@@ -126,7 +126,7 @@ def test_published_figures():
     p = np.array([0.99, *[0.01 / 999] * 999])
     assert hm.cross_entropy(np.log(p), 0) == pytest.approx(0.010, abs=5e-4)
     assert hm.cross_entropy(np.log(p), 0, label_smoothing=0.1) == pytest.approx(1.159, abs=5e-4)
-    assert hm.smooth_labels([3], 0.1, classes=1000).min() == pytest.approx(0.0001, abs=1e-18)
+    assert hm.smooth_labels([3], 0.1, num_classes=1000).min() == pytest.approx(0.0001, abs=1e-18)
 
 
 # --- the same as PyTorch, in every combination ------------------------------------------------
@@ -461,7 +461,7 @@ def test_one_hot_and_smooth_labels():
     assert got.dtype == np.float32
     same(got, [[0.375, 0.625]])
     x, y = rng().standard_normal((4, 6)), np.array([0, 5, 1, 2])
-    a = hm.cross_entropy(x, hm.smooth_labels(y, 0.2, classes=6))
+    a = hm.cross_entropy(x, hm.smooth_labels(y, 0.2, num_classes=6))
     assert a == pytest.approx(hm.cross_entropy(x, y, label_smoothing=0.2), rel=1e-14)
 
 

@@ -198,7 +198,7 @@ BY_POSITION = {
     "distillation_loss": {"temperature"},
     "frequencies": {"temperatures", "draws", "seed"},
     "gumbel_softmax": {"temperature"},
-    "one_hot": {"classes"},
+    "one_hot": {"num_classes"},
     "beam_search": {"start"},
     "add_bias": {"tokens"},
     "penalize": {"tokens"},
@@ -230,6 +230,40 @@ def test_examples_run(name):
         hm.set_threads(threads)
 
 
+LAZY = ("SoftmaxRegression", "calibration", "io", "laws", "plots", "report", "torch")
+
+
+def test_dir_shows_what_is_not_loaded_yet():
+    """For tab completion; and only what can be had, so that help(hotmax) works."""
+    code = f"""
+        import sys
+        import hotmax as hm
+        print(all(name in dir(hm) for name in {LAZY}))
+        sys.modules["sklearn"] = sys.modules["torch"] = None
+        print([name for name in {LAZY} if name not in dir(hm)])
+        try:
+            hm.torch
+        except ImportError as error:
+            print(error)
+        print(all(getattr(hm, name) is not None for name in dir(hm)))
+    """
+    assert run(code).splitlines() == [
+        str(torch_is_installed()),
+        "['SoftmaxRegression', 'torch']",
+        'hotmax.torch needs torch: pip install "hotmax[torch]"',
+        "True",
+    ]
+
+
+def torch_is_installed() -> bool:
+    return importlib.util.find_spec("torch") is not None
+
+
+@pytest.mark.torch
+def test_torch_is_an_attribute():
+    assert run("import hotmax as hm; print(hm.torch.Softmax.__module__)") == "hotmax.torch\n"
+
+
 def formula_of(name: str) -> str:
     """What the docstring says below "The same in NumPy" or "in Python"."""
     lines = inspect.getdoc(getattr(hm, name)).splitlines()
@@ -251,11 +285,12 @@ MORE = {
     "hidden": np.random.default_rng(3).standard_normal((3, 2)),
     "weight": np.random.default_rng(4).standard_normal((5, 2)),
     "targets": np.array([[2, 0], [1, 1]]),
-    "classes": 3,
+    "labels": np.array([[2, 0], [1, 1]]),
+    "num_classes": 3,
     "label_smoothing": 0.1,
 }
 CALLED_WITH = {
-    "one_hot": ("targets", "classes"),
+    "one_hot": ("labels", "num_classes"),
     "smooth_labels": ("targets", "label_smoothing"),
     "softmax_jvp": ("x", "v"),
     "softmax_vjp": ("x", "v"),
@@ -271,7 +306,7 @@ OPTIONS = {
     "hardmax": lambda t: {},
     "nll_loss": lambda t: {},
     "one_hot": lambda t: {},
-    "smooth_labels": lambda t: {"classes": 3},
+    "smooth_labels": lambda t: {"num_classes": 3},
 }
 
 # Draws and searches, which no NumPy expression says.

@@ -571,6 +571,19 @@ def test_zero_weights_leave_out_even_inf_and_nan():
     same(hm.logsumexp([0.0, 0.0], weights=[1.0, 1.0], return_sign=True), (LN2, 1))
 
 
+def test_the_logarithm_of_a_negative_sum_is_nan():
+    """As in SciPy, where the sign is not asked for."""
+    x = [[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]]
+    same(hm.logsumexp(x, weights=[1.0, -1.0])[[0, 2]], [NAN, -INF])
+    assert hm.logsumexp(x, weights=[1.0, -1.0])[1] == pytest.approx(math.log(math.e**2 - math.e))
+    out = np.zeros(3)
+    same(hm.logsumexp(x, weights=-1.0, out=out), [NAN] * 3)
+    same(out, [NAN] * 3)
+    same(hm.logsumexp([0.0, 1.0], weights=[1.0, -1.0], temperature=INF, return_sign=True)[1], 0)
+    same(hm.logsumexp([0.0, 1.0], weights=[1.0, -2.0], temperature=INF), NAN)
+    same(hm.logsumexp([0.0, 1.0], weights=[1.0, -2.0], temperature=0.0), NAN)
+
+
 def test_weights_broadcast_x_too():
     got = hm.logsumexp(np.zeros(3), weights=np.ones((2, 3)))
     np.testing.assert_allclose(got, [math.log(3)] * 2, rtol=1e-15)

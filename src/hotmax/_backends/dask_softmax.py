@@ -312,7 +312,6 @@ def run_weighted(
         chunks=(*chunks, (2,)),
         dtype=blocks.dtype,
         new_axis=ndim,
-        signed=return_sign,
     ).rechunk(dict.fromkeys(blocks.axes, -1))
     both = da.map_blocks(
         merge_weighted_block,
@@ -322,10 +321,13 @@ def run_weighted(
         meta=np.empty((0,) * (ndim + 1), blocks.dtype),
         axes=blocks.axes,
     )
-    results = [both[..., 0], both[..., 1]]
+    logs, signs = both[..., 0], both[..., 1]
     if not keepdims:
-        results = [without(part, blocks.axes) for part in results]
-    return tuple(results) if return_sign else results[0]
+        logs, signs = without(logs, blocks.axes), without(signs, blocks.axes)
+    if return_sign:
+        return logs, signs
+    nan = blocks.dtype.type(math.nan)
+    return da.where(signs < 0, nan, logs)  # the logarithm of a negative sum
 
 
 def weighted_block(
@@ -333,12 +335,9 @@ def weighted_block(
     temperature: Array,
     *others: Any,
     axes: Any,
-    signed: bool,
     masked: bool = False,
 ) -> Array:
     where = others[0] if masked else None
-    if not signed and (others[-1] < 0).any():
-        raise ValueError("weights must not be negative, unless return_sign=True")
     pair = reduce_weighted(weighted_rows, x, others[-1], axes, temperature, where, True, True, None)
     return np.stack(pair, axis=-1)
 

@@ -56,17 +56,21 @@ def as_labels(targets: object, rows: Rows, ignore_index: object = None) -> Array
 
 
 def as_class_numbers(
-    targets: object, shape: tuple[int, ...], classes: int, ignore_index: object
+    targets: object,
+    shape: tuple[int, ...],
+    classes: int,
+    ignore_index: object,
+    name: str = "targets",
 ) -> Array:
-    labels, present = split_mask(targets, "targets")
+    labels, present = split_mask(targets, name)
     if labels.dtype.kind not in "iu" and labels.size:
-        raise TypeError(f"targets must hold integers, the numbers of classes, got {labels.dtype}")
+        raise TypeError(f"{name} must hold integers, the numbers of classes, got {labels.dtype}")
     if labels.dtype.kind not in "iu":
         labels = labels.astype(np.int64)
     ignored = as_ignored(ignore_index)
     if labels.shape != shape:
         raise ValueError(
-            f"targets of integers are class numbers and must have the shape of the logits without "
+            f"{name} of integers are class numbers and must have the shape of the logits without "
             f"axis, {shape}, got {labels.shape}; probabilities are given as floats"
         )
     flat = np.ascontiguousarray(labels, labels.dtype.newbyteorder("=")).reshape(-1)
@@ -76,7 +80,7 @@ def as_class_numbers(
         index = tuple(int(i) for i in np.unravel_index(place, shape)) if shape else ()
         besides = "" if ignored is None else f", or be ignore_index, {ignored}"
         raise ValueError(
-            f"targets must lie in 0..{classes - 1}{besides}, got {flat[place]} at {index}"
+            f"{name} must lie in 0..{classes - 1}{besides}, got {flat[place]} at {index}"
         )
     return settled
 
@@ -303,11 +307,11 @@ def check_segments(ids: Array, entries: int, num_segments: object) -> tuple[Arra
     return order, starts
 
 
-def class_count(classes: object) -> int:
+def class_count(num_classes: object) -> int:
     """How many classes there are."""
-    if classes is None:
-        raise ValueError("classes must be given if targets are class numbers")
-    count = as_integer(classes, "classes")
+    if num_classes is None:
+        raise ValueError("num_classes must be given if targets are class numbers")
+    count = as_integer(num_classes, "num_classes")
     if count < 1:
-        raise ValueError(f"classes must be at least 1, got {classes}")
+        raise ValueError(f"num_classes must be at least 1, got {num_classes}")
     return count

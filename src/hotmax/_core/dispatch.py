@@ -405,8 +405,6 @@ def reduce_weighted(
     (array, present), (factor, weighed) = split_mask(x), split_mask(weights, "weights")
     if weighed is not None:  # a class of weight 0 is not there
         factor = np.where(weighed, factor, 0)
-    if not return_sign and np.any(factor < 0):
-        raise ValueError("weights must not be negative, unless return_sign=True")
     try:
         together = np.broadcast_shapes(array.shape, factor.shape)
     except ValueError:
@@ -433,5 +431,7 @@ def reduce_weighted(
             kernel(row, factors, numbers[those], signs[those], t, 0, len(row))
 
     for_stages(work, rows)
+    if not return_sign:
+        numbers[signs < 0] = np.nan  # the logarithm of a negative sum
     result = give_back(numbers, shape, rows.dtype, given)
     return (result, give_back(signs, shape, rows.dtype, None)) if return_sign else result

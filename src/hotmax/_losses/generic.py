@@ -264,30 +264,30 @@ def focal_loss(
     return finished(at, shut_out(at, losses, math.inf), counted, reduction, factors)
 
 
-def one_hot(targets: Array, classes: int, axis: int = -1) -> Array:
-    xp, count = array_namespace(targets), class_count(classes)
-    (at,) = normalize_axes(as_integer(axis, "axis"), targets.ndim + 1)
-    if not is_traced(targets):
-        as_class_numbers(values_of(targets), tuple(targets.shape), count, None)
-    numbers = xp.expand_dims(targets, axis=-1)
-    hot = xp.astype(xp.arange(count, **placement(targets)) == numbers, default_float(xp))
-    if is_traced(targets):
+def one_hot(labels: Array, num_classes: int, axis: int = -1) -> Array:
+    xp, count = array_namespace(labels), class_count(num_classes)
+    (at,) = normalize_axes(as_integer(axis, "axis"), labels.ndim + 1)
+    if not is_traced(labels):
+        as_class_numbers(values_of(labels), tuple(labels.shape), count, None, "labels")
+    numbers = xp.expand_dims(labels, axis=-1)
+    hot = xp.astype(xp.arange(count, **placement(labels)) == numbers, default_float(xp))
+    if is_traced(labels):
         hot = xp.where((numbers >= 0) & (numbers < count), hot, hot + math.nan)
     return xp.moveaxis(hot, -1, at)
 
 
 def smooth_labels(
-    targets: Array, label_smoothing: float, classes: int | None = None, axis: int = -1
+    targets: Array, label_smoothing: float, num_classes: int | None = None, axis: int = -1
 ) -> Array:
     smoothing = as_smoothing(label_smoothing)
     if "float" not in type_name(targets):
-        count = class_count(classes)
+        count = class_count(num_classes)
         return (1.0 - smoothing) * one_hot(targets, count, axis) + smoothing / count
     at = At(targets, as_integer(axis, "axis"), 1.0, None)
     if not is_traced(targets):
         rows = Rows(np.empty(at.layout.shape, np.bool_), axis, 1.0, None)
         as_probabilities(values_of(targets), rows)
-    if classes is not None and classes != at.classes:
-        raise ValueError(f"classes must be {at.classes}, that of targets, got {classes}")
+    if num_classes is not None and num_classes != at.classes:
+        raise ValueError(f"num_classes must be {at.classes}, that of targets, got {num_classes}")
     wide = at.xp.astype(at.x, widest_float(at.xp, at.x))
     return at.result((1.0 - smoothing) * wide + smoothing / at.classes)

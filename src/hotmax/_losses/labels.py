@@ -26,16 +26,16 @@ from hotmax._core.checks import (
 from hotmax._losses import generic
 
 
-def one_hot(targets: object, classes: int, *, axis: int = -1) -> Any:
+def one_hot(labels: object, num_classes: int, *, axis: int = -1) -> Any:
     """Class numbers as probabilities: 1 at the class, 0 elsewhere.
 
     Args:
-        targets: Integers in 0..classes - 1, of any shape.
-        classes: How many classes there are.
+        labels: Integers in 0..num_classes - 1, of any shape.
+        num_classes: How many classes there are.
         axis: Where the new dimension goes in the result.
 
     Returns:
-        An array with one dimension more than `targets`: float64, or the default float type of
+        An array with one dimension more than `labels`: float64, or the default float type of
         another library.
 
     Example:
@@ -45,54 +45,56 @@ def one_hot(targets: object, classes: int, *, axis: int = -1) -> Any:
                [0., 0., 1.]])
 
     The same in NumPy:
-        np.eye(classes)[targets]
+        np.eye(num_classes)[labels]
     """
-    if is_foreign(targets):
-        return generic.one_hot(targets, classes, axis)
-    array = as_array(targets, "targets")
-    count = class_count(classes)
+    if is_foreign(labels):
+        return generic.one_hot(labels, num_classes, axis)
+    array = as_array(labels, "labels")
+    count = class_count(num_classes)
     (place,) = normalize_axes(as_integer(axis, "axis"), array.ndim + 1)
-    check_size((*array.shape, count), "classes", count)
-    labels = as_class_numbers(array, array.shape, count, None)
-    hot = np.zeros((labels.size, count))
-    hot[np.arange(labels.size), labels] = 1.0
+    check_size((*array.shape, count), "num_classes", count)
+    numbers = as_class_numbers(array, array.shape, count, None, "labels")
+    hot = np.zeros((numbers.size, count))
+    hot[np.arange(numbers.size), numbers] = 1.0
     return np.moveaxis(hot.reshape(*array.shape, count), -1, place)
 
 
 def smooth_labels(
-    targets: object, label_smoothing: float, *, classes: int | None = None, axis: int = -1
+    targets: object, label_smoothing: float, *, num_classes: int | None = None, axis: int = -1
 ) -> Any:
     """Targets mixed with the uniform distribution: (1 - s) y + s / n.
 
     Args:
-        targets: Class numbers, which need `classes`, or probabilities along `axis`.
+        targets: Class numbers, which need `num_classes`, or probabilities along `axis`.
         label_smoothing: s, from 0 (as they are) to 1 (uniform).
-        classes: How many classes there are, if the targets are class numbers.
+        num_classes: How many classes there are, if the targets are class numbers.
         axis: Where the classes go in the result, or lie in the probabilities.
 
     Example:
         >>> import hotmax as hm
-        >>> hm.smooth_labels([0, 2], 0.3, classes=3).round(3)
+        >>> hm.smooth_labels([0, 2], 0.3, num_classes=3).round(3)
         array([[0.8, 0.1, 0.1],
                [0.1, 0.1, 0.8]])
 
     The same in NumPy:
-        (1 - label_smoothing) * np.eye(classes)[targets] + label_smoothing / classes
+        (1 - label_smoothing) * np.eye(num_classes)[targets] + label_smoothing / num_classes
 
     Reference:
         Szegedy et al., Rethinking the Inception architecture for computer vision, 2016.
     """
     if is_foreign(targets):
-        return generic.smooth_labels(targets, label_smoothing, classes, axis)
+        return generic.smooth_labels(targets, label_smoothing, num_classes, axis)
     smoothing = as_smoothing(label_smoothing)
     if is_probabilities(targets, (0,)):
         rows = Rows(targets, as_integer(axis, "axis"), 1.0, None)
         hot = as_probabilities(targets, rows)
-        if classes is not None and classes != rows.classes:
-            raise ValueError(f"classes must be {rows.classes}, that of targets, got {classes}")
+        if num_classes is not None and num_classes != rows.classes:
+            raise ValueError(
+                f"num_classes must be {rows.classes}, that of targets, got {num_classes}"
+            )
         soft: Array = (1.0 - smoothing) * hot.astype(FLOAT64) + smoothing / rows.classes
         return soft.astype(rows.dtype)
-    count = class_count(classes)
+    count = class_count(num_classes)
     mixed: Array = (1.0 - smoothing) * one_hot(targets, count, axis=axis)
     mixed += smoothing / count
     return mixed

@@ -133,7 +133,8 @@ def logsumexp(
         x, axis, temperature, where: As in `softmax`. At temperature 0 it is the limit: inf or -inf
             by the sign of the maximum, the log of the number of ties if that is 0.
         weights: log sum weights * exp(x / T), with weights that broadcast against x. A class of
-            weight 0 is not there, even at +inf or nan. Negative weights need `return_sign`.
+            weight 0 is not there, even at +inf or nan. Weights may be negative: where the sum is
+            negative the result is nan, unless `return_sign` is given.
         return_sign: Also return the sign of the sum (1, 0 or -1), and the logarithm of its size.
         keepdims: Keep the dimensions of `axis`, with length 1.
         out: An array of the result's shape and dtype to write to.

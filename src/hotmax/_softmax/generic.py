@@ -431,8 +431,6 @@ def weighted(
     if type_name(weights) == "float64":  # beside float32 logits, whose type cannot hold them
         given.x = xp.astype(given.x, weights.dtype)
     w = layout.rows(xp, xp.broadcast_to(xp.astype(weights, given.x.dtype), shape))
-    if not return_sign and not traced and bool(xp.any(w < 0)):
-        raise ValueError("weights must not be negative, unless return_sign=True")
     present = w != 0
     if given.where is not None:
         present = present & layout.rows(xp, given.where)
@@ -472,5 +470,7 @@ def weighted(
     bad = number(xp, math.nan, like)
     y = xp.where(nan, bad, xp.where(nothing, -infinity, y))
     signs = xp.where(nan, bad, xp.where(nothing, zero, xp.sign(mass)))
+    if not return_sign:
+        y = xp.where(signs < 0, bad, y)  # the logarithm of a negative sum
     y, signs = (xp.astype(layout.numbers(xp, part, keepdims), given.dtype) for part in (y, signs))
     return (y, signs) if return_sign else y

@@ -44,7 +44,7 @@ def laws(
         steps = len(subjects) * len(chosen)
         for number, (name, subject) in enumerate(subjects.items()):
             subject.function("softmax")  # which says what is not installed
-            results = []
+            results: list[hm.laws.LawResult] = []
             for place, law in enumerate(chosen):
                 update(f"{name}: {law.name}", (number * len(chosen) + place) / steps)
                 card = hm.laws.check(subject, only=[law.number], axis=axis, seed=seed)
@@ -61,8 +61,8 @@ def laws(
             say("", f"{result.law.number}. {result.law.name}: {result.law.statement}", "")
             say(*map(Text, str(result.counterexample).splitlines()))
     elif len(cards) == 1 and card.failures:
-        law = card.failures[0].law.number
-        say("", f"For code that shows one fail: hotmax laws --of {names[0]} --only {law}")
+        first = card.failures[0].law.number
+        say("", f"For code that shows one fail: hotmax laws --of {names[0]} --only {first}")
 
 
 def law_of(key: str) -> str | int:
