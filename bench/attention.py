@@ -22,9 +22,10 @@ from numba import njit
 from timing import PEAK, THREADS, Call, Check, duration, fresh_process, medians
 
 import hotmax as hm
-from hotmax._attention.heads import packed_columns, packed_rows
+from hotmax._attention.packing import packed_columns, packed_rows
 from hotmax._core import threads
-from hotmax._kernels.attention.online_softmax import KEYS, QUERIES, add_values, score
+from hotmax._kernels.attention.scores import TILE_KEYS, TILE_QUERIES, score
+from hotmax._kernels.attention.values import add_values
 
 LENGTHS = (1024, 2048, 4096)
 ROUNDS = 15
@@ -58,8 +59,8 @@ def kept(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, hidden: torch.Tensor
 
 @njit(nogil=True)
 def multiply(q, keys, values, scores, acc, visible, depths, factors):
-    for first in range(0, keys.shape[0] * keys.shape[2] - KEYS + 1, KEYS):
-        score(q, keys, 0, first, first + KEYS, visible, scores, None)
+    for first in range(0, keys.shape[0] * keys.shape[2] - TILE_KEYS + 1, TILE_KEYS):
+        score(q, keys, 0, first, first + TILE_KEYS, visible, scores, None)
         add_values(scores, first, depths, values, True, acc, None, factors)
 
 
@@ -68,15 +69,18 @@ def products(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> Call:
     heads, length = q.shape[1:3]
     keys = [packed_rows(k[0, h], q.dtype) for h in range(heads)]
     values = [packed_columns(v[0, h], q.dtype) for h in range(heads)]
-    tiles = length // QUERIES
-    visible, depths = np.full(QUERIES, length), np.full(QUERIES, KEYS)
+    tiles = length // TILE_QUERIES
+    visible, depths = np.full(TILE_QUERIES, length), np.full(TILE_QUERIES, TILE_KEYS)
 
     def work(start: int, stop: int) -> None:
-        scores, acc = np.zeros((QUERIES, KEYS), q.dtype), np.zeros((QUERIES, 64), q.dtype)
+        scores, acc = (
+            np.zeros((TILE_QUERIES, TILE_KEYS), q.dtype),
+            np.zeros((TILE_QUERIES, 64), q.dtype),
+        )
         for unit in range(start, stop):
             head, number = divmod(unit, tiles)
-            part = q[0, head, number * QUERIES : (number + 1) * QUERIES]
-            ones = np.ones(QUERIES, q.dtype)
+            part = q[0, head, number * TILE_QUERIES : (number + 1) * TILE_QUERIES]
+            ones = np.ones(TILE_QUERIES, q.dtype)
             multiply(part, keys[head], values[head], scores, acc, visible, depths, ones)
 
     return lambda: threads.for_ranges(work, heads * tiles, 2)
@@ -154,7 +158,9 @@ def main() -> None:
             times = taken[peer] / taken["hotmax"]
             mark = f" ({bar:g}: {'met' if times >= bar else 'missed'})" if bar else ""
             cells.append(f"{times:.2f}{mark}")
-        whole = length // QUERIES * QUERIES * (length // KEYS * KEYS) / length**2  # in whole tiles
+        whole = (
+            length // TILE_QUERIES * TILE_QUERIES * (length // TILE_KEYS * TILE_KEYS) / length**2
+        )  # in whole tiles
         alone = taken["floor"] / whole / taken["hotmax"] if "floor" in taken else None
         rows.append([*cells, "" if alone is None else f"{alone:.2f}"])
     print(tables.plain(header, rows) + "\n")

@@ -14,7 +14,7 @@ from optional import torch
 import hotmax as hm
 from hotmax._attention.forward import by_heads, pack
 from hotmax._attention.heads import Heads
-from hotmax._kernels.attention.online_softmax import KEYS
+from hotmax._kernels.attention.scores import TILE_KEYS
 
 INF, NAN = math.inf, math.nan
 sdpa = torch.nn.functional.scaled_dot_product_attention
@@ -45,8 +45,8 @@ def worst(got: np.ndarray, true: np.ndarray, v: np.ndarray) -> float:
 MASK = np.random.default_rng(5).random((6, 700)) < 0.7
 BIAS = np.random.default_rng(6).standard_normal((6, 700)) * 3
 
-# name: keys, features, size of q, options. Beyond KEYS there is more than one tile.
-assert MASK.shape[-1] > KEYS
+# name: keys, features, size of q, options. Beyond TILE_KEYS there is more than one tile.
+assert MASK.shape[-1] > TILE_KEYS
 CASES = {
     "one key": (1, 4, 1.0, {}),
     "one feature": (9, 1, 1.0, {}),
@@ -458,7 +458,7 @@ def test_threads_share_nothing_that_they_write():
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_an_infinite_value_without_weight_is_not_seen(dtype, queries):
     """Also if its tile comes before the one that takes all weight."""
-    for keys in (10, KEYS + 10):
+    for keys in (10, TILE_KEYS + 10):
         k, v = np.zeros((keys, 8), dtype), np.zeros((keys, 16), dtype)
         k[-1], v[0, 0], v[-1] = 1000.0, INF, 3.0
         assert (hm.attention(np.ones((queries, 8), dtype), k, v) == 3.0).all()
@@ -495,9 +495,9 @@ def test_a_sink_beside_huge_scores():
 def test_scores_where_whole_powers_of_two_end(power):
     """One tile of keys below the other, and a sink, for a largest weight of about 2**8192."""
     top = np.float32(power * math.log(2.0))
-    k = np.repeat(np.array([top - 1, top], "float32"), KEYS)[:, None]
+    k = np.repeat(np.array([top - 1, top], "float32"), TILE_KEYS)[:, None]
     q, v = np.ones((1, 1), "float32"), (k == top).astype("float32")
-    for sink in (None, float(top) + math.log(KEYS)):
+    for sink in (None, float(top) + math.log(TILE_KEYS)):
         want = reference_attention.attention(q, k, v, scale=1.0, sink=sink)
         out, total = hm.attention(q, k, v, scale=1.0, sink=sink, return_logsumexp=True)
         assert worst(out, want, v) <= 16  # of float32 weights near 1 that are added up

@@ -1,4 +1,4 @@
-"""The backward pass of attention, by making its tiles again."""
+"""The backward pass of attention, which recomputes the weights tile by tile."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._attention.heads import Heads, Tile, packed_columns, packed_rows
+from hotmax._attention.heads import Heads, Tile
+from hotmax._attention.packing import packed_columns, packed_rows
 from hotmax._core import threads
 from hotmax._core.arrays import Array, result_type
 from hotmax._kernels.attention.backward import (
+    GradientTile,
+    Products,
     add_gradient_of_keys,
     gradient_of_queries,
     gradient_tile,
 )
-from hotmax._kernels.attention.online_softmax import KEYS, QUERIES
+from hotmax._kernels.attention.scores import TILE_KEYS, TILE_QUERIES, DoubleDouble
 
 
 @dataclass(frozen=True)
@@ -33,20 +36,20 @@ class AttentionGradients:
 
 
 def like(gradient: Array, argument: Array) -> Any:
-    """Summed over what was broadcast, in the shape and float type of the argument."""
+    """The gradient summed over broadcast axes, in the shape and float type of the argument."""
     extra = gradient.ndim - argument.ndim
     if extra:
         gradient = gradient.sum(axis=tuple(range(extra)))
-    spread = tuple(a for a, n in enumerate(argument.shape) if n == 1 and gradient.shape[a] != 1)
-    if spread:
-        gradient = gradient.sum(axis=spread, keepdims=True)
+    axes = tuple(a for a, n in enumerate(argument.shape) if n == 1 and gradient.shape[a] != 1)
+    if axes:
+        gradient = gradient.sum(axis=axes, keepdims=True)
     with np.errstate(all="ignore"):
         result = gradient.astype(result_type(argument.dtype), copy=False)
     return result if result.ndim else result[()]
 
 
-def finite(array: Array) -> Array:
-    """Inf and nan as 0: where they are seen, the logits are nan already."""
+def zero_nonfinite(array: Array) -> Array:
+    """inf and nan replaced by 0: where they are visible, the logits are nan already."""
     with np.errstate(all="ignore"):
         # np.nan_to_num leaves bfloat16 as it is.
         return np.where(np.isfinite(array), array, array.dtype.type(0))
@@ -57,17 +60,22 @@ class Query:
 
     def __init__(self, tile: Tile, dout: Array, numbers: Array, delta: Array) -> None:
         self.tile = tile
-        self.dout = tile.rows_of(dout)
-        self.q, self.slope, self.slope_low = tile.turned()
-        self.peak = tile.number(numbers[..., 1:2], 0.0)
-        self.peak[np.isneginf(self.peak)] = 0.0  # no key: no weight, since the total is inf
-        self.total = tile.number(numbers[..., 2:], np.inf)
-        self.delta = tile.number(delta[..., None], 0.0)
+        peak = tile.number(numbers[..., 1:2], 0.0)
+        peak[np.isneginf(peak)] = 0.0  # no visible key: all weights are 0, since the total is inf
+        self.fields = GradientTile(
+            queries=tile.query_tile(),
+            dout=tile.rows_of(dout),
+            factor=tile.betas.hi,
+            peak=peak,
+            total=tile.number(numbers[..., 2:], np.inf),
+            delta=tile.number(delta[..., None], 0.0),
+        )
 
     def columns(self) -> tuple[Array, Array]:
+        """The queries and the gradients of their outputs, packed by columns."""
         kind = self.tile.heads.kind
-        q = finite(self.tile.rows_of(self.tile.heads.q))
-        return packed_columns(q, kind), packed_columns(self.dout, kind)
+        q = zero_nonfinite(self.tile.rows_of(self.tile.heads.q))
+        return packed_columns(q, kind), packed_columns(self.fields.dout, kind)
 
 
 class Backward:
@@ -85,11 +93,11 @@ class Backward:
         self.v = heads.values
         with np.errstate(all="ignore"):
             self.delta = (dout.astype(np.float64) * out.astype(np.float64)).sum(-1)
-            if by_logsumexp is not None:  # whose derivative by a logit is that logit's weight
+            if by_logsumexp is not None:  # its derivative by a logit is the weight of that logit
                 self.delta -= by_logsumexp
 
     def query(self, head: int, number: int) -> Query:
-        tile = self.heads.tile(head, number * QUERIES, QUERIES)
+        tile = self.heads.tile(head, number * TILE_QUERIES, TILE_QUERIES)
         return Query(tile, self.dout, self.numbers, self.delta)
 
     def run(self) -> tuple[Array, Array, Array]:
@@ -103,35 +111,35 @@ class Backward:
 
     def run_wave(self, wave: range, dq: Array, dk: Array, dv: Array) -> None:
         heads = self.heads
-        tiles, blocks = -(-heads.queries // QUERIES), -(-heads.keys // KEYS)
+        tiles, blocks = -(-heads.queries // TILE_QUERIES), -(-heads.keys // TILE_KEYS)
         keys: list[Any] = [None] * len(wave)
         values: list[Any] = [None] * len(wave)
         columns: list[Any] = [None] * len(wave)
         queries: list[Any] = [None] * (len(wave) * heads.group * tiles)
-        turned: list[Any] = [None] * len(queries)
+        query_columns: list[Any] = [None] * len(queries)
 
         def pack(start: int, stop: int) -> None:
             for i in range(start, stop):
                 index = heads.kv_index(wave[i])
                 keys[i] = packed_rows(heads.k[index], heads.kind)
                 values[i] = packed_rows(self.v[index], heads.kind)
-                columns[i] = packed_columns(finite(heads.k[index]), heads.kind)
+                columns[i] = packed_columns(zero_nonfinite(heads.k[index]), heads.kind)
 
         def to_queries(start: int, stop: int) -> None:
             for unit in range(start, stop):
                 head, number = divmod(unit, tiles)
                 i = head // heads.group
                 query = self.query(wave[0] * heads.group + head, number)
-                queries[unit], turned[unit] = query, query.columns()
+                queries[unit], query_columns[unit] = query, query.columns()
                 tile = query.tile
                 dq[tile.index][tile.part] = self.of_queries(query, keys[i], values[i], columns[i])
 
         def to_keys(start: int, stop: int) -> None:
             for unit in range(start, stop):
                 i, block = divmod(unit, blocks)
-                first, last = block * KEYS, min((block + 1) * KEYS, heads.keys)
+                first, last = block * TILE_KEYS, min((block + 1) * TILE_KEYS, heads.keys)
                 own = slice(i * heads.group * tiles, (i + 1) * heads.group * tiles)
-                pairs = zip(queries[own], turned[own], strict=True)
+                pairs = zip(queries[own], query_columns[own], strict=True)
                 index = heads.kv_index(wave[i])
                 dk[index][first:last], dv[index][first:last] = self.of_keys(
                     pairs, keys[i], values[i], first, last
@@ -141,90 +149,52 @@ class Backward:
         threads.for_ranges(to_queries, len(queries), 1)
         threads.for_ranges(to_keys, len(wave) * blocks, 1)
 
-    def room(self, rows: int, width: int) -> tuple[Array, Array | None, Array, Array | None]:
+    def workspace(self, rows: int, width: int) -> Products:
         heads = self.heads
-        return (
+        return Products(
             np.empty((rows, width), heads.kind),
             heads.low(rows, width),
             np.empty((rows, width), heads.kind),
             heads.low(rows, width),
         )
 
-    def sums(self, rows: int, features: int) -> tuple[Array, Array | None]:
-        """Sums of 0, in two words if need be."""
+    def sums(self, rows: int, features: int) -> DoubleDouble:
+        """Sums of 0, to be added to."""
         width = -(-features // self.heads.lanes) * self.heads.lanes
-        total, low = np.zeros((rows, width), self.heads.kind), self.heads.low(rows, width)
-        if low is not None:
-            low[:] = 0.0
-        return total, low
+        hi, lo = np.zeros((rows, width), self.heads.kind), self.heads.low(rows, width)
+        if lo is not None:
+            lo[:] = 0.0
+        return DoubleDouble(hi, lo)
 
     def of_queries(self, query: Query, keys: Array, values: Array, columns: Array) -> Array:
+        """dq of one tile of queries."""
         heads, tile = self.heads, query.tile
-        dq, dq_low = self.sums(tile.count, heads.features)
-        gradient_of_queries(
-            query.q,
-            query.dout,
-            keys,
-            values,
-            columns,
-            tile.extra,
-            tile.biased,
-            query.slope,
-            query.slope_low,
-            tile.slopes[0],
-            tile.visible,
-            query.peak,
-            query.total,
-            query.delta,
-            *self.room(tile.count, KEYS),
-            dq,
-            dq_low,
-        )
-        return dq[: tile.rows, : heads.features]
+        dq = self.sums(tile.count, heads.features)
+        work = self.workspace(tile.count, TILE_KEYS)
+        gradient_of_queries(query.fields, keys, values, columns, work, dq)
+        return np.asarray(dq.hi[: tile.rows, : heads.features])
 
     def of_keys(
         self, queries: Any, keys: Array, values: Array, first: int, last: int
     ) -> tuple[Array, Array]:
         """dk and dv of the keys first..last, from all queries of their group."""
         heads = self.heads
-        dk, dk_low = self.sums(KEYS, heads.features)
-        dv, dv_low = self.sums(KEYS, heads.value_features)
-        for query, (q_columns, dout_columns) in queries:
-            tile = query.tile
-            if tile.visible[-1] <= first:
-                continue
-            add_gradient_of_keys(
-                query.q,
-                query.dout,
-                keys,
-                values,
-                q_columns,
-                dout_columns,
-                tile.extra,
-                tile.biased,
-                query.slope,
-                query.slope_low,
-                tile.slopes[0],
-                tile.visible,
-                query.peak,
-                query.total,
-                query.delta,
-                first,
-                last,
-                *self.room(tile.count, KEYS),
-                dk,
-                dk_low,
-                dv,
-                dv_low,
-            )
+        dk = self.sums(TILE_KEYS, heads.features)
+        dv = self.sums(TILE_KEYS, heads.value_features)
+        for query, columns in queries:
+            if query.tile.visible[-1] > first:
+                work = self.workspace(query.tile.count, TILE_KEYS)
+                add_gradient_of_keys(
+                    query.fields, keys, values, *columns, first, last, work, dk, dv
+                )
         size = last - first
-        return dk[:size, : heads.features], dv[:size, : heads.value_features]
+        return dk.hi[:size, : heads.features], dv.hi[:size, : heads.value_features]
 
     def sink(self) -> Array:
         """The gradient of the sink, for each query."""
         logsumexp = self.numbers[..., 0]
         with np.errstate(all="ignore"):
-            share = np.exp(self.heads.sink[..., 0] - logsumexp)  # the weight that it takes
+            share = np.exp(self.heads.sink[..., 0] - logsumexp)  # the weight of the sink
             change = np.where(share > 0.0, -share * self.delta, 0.0)
         return np.asarray(np.where(np.isnan(logsumexp), np.nan, change)[..., None])
 
@@ -241,37 +211,18 @@ class Backward:
         total = np.zeros(shape)
         width = -(-heads.keys // heads.lanes) * heads.lanes
         for kv_head in range(heads.kv_heads):
-            index = heads.kv_index(kv_head)
-            keys = packed_rows(heads.k[index], heads.kind)
-            values = packed_rows(self.v[index], heads.kind)
+            own = heads.kv_index(kv_head)
+            keys = packed_rows(heads.k[own], heads.kind)
+            values = packed_rows(self.v[own], heads.kind)
             for head in range(kv_head * heads.group, (kv_head + 1) * heads.group):
-                for number in range(-(-heads.queries // QUERIES)):
+                for number in range(-(-heads.queries // TILE_QUERIES)):
                     query = self.query(head, number)
                     tile = query.tile
-                    scores, low, grads, grads_low = self.room(tile.count, width)
-                    gradient_tile(
-                        query.q,
-                        query.dout,
-                        keys,
-                        values,
-                        tile.extra,
-                        tile.biased,
-                        query.slope,
-                        query.slope_low,
-                        np.ones(tile.count),
-                        tile.visible,
-                        query.peak,
-                        query.total,
-                        query.delta,
-                        0,
-                        heads.keys,
-                        scores,
-                        low,
-                        grads,
-                        grads_low,
-                    )
-                    change = grads[: tile.rows, : heads.keys].astype(np.float64)
-                    place = tuple(
+                    work = self.workspace(tile.count, width)
+                    fields = query.fields._replace(factor=np.ones(tile.count))
+                    gradient_tile(fields, keys, values, 0, heads.keys, work)
+                    change = work.grads[: tile.rows, : heads.keys].astype(np.float64)
+                    index = tuple(
                         i if n > 1 else 0 for i, n in zip(tile.index, shape, strict=False)
                     )
                     rows = tile.part if shape[-2] > 1 else slice(0, 1)
@@ -279,5 +230,5 @@ class Backward:
                         change = change.sum(0, keepdims=True)
                     if shape[-1] == 1:
                         change = change.sum(1, keepdims=True)
-                    total[place][rows] += change
+                    total[index][rows] += change
         return like(total.reshape(bias.shape), bias)

@@ -14,7 +14,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from hotmax._attention.backward import AttentionGradients
-from hotmax._attention.heads import Shapes
+from hotmax._attention.shapes import Shapes
 from hotmax._backends.protocol import (
     backend_of,
     is_traced,
@@ -84,14 +84,14 @@ class Arguments(Shapes):
 
     def _numbers(self, array: Any, name: str, per_query: bool) -> Array:
         array = self.xp.astype(self.floats(array, name), self.kind)
-        shape = self.check_spread(tuple(array.shape), name, per_query)
+        shape = self.check_broadcast(tuple(array.shape), name, per_query)
         return self.xp.broadcast_to(array, shape)
 
     def _mask(self, where: Any) -> Array:
         where = self.own(where if is_foreign(where) else as_mask(where))
         if type_name(where) != "bool":
             raise TypeError(f"where must hold bools, got {where.dtype}")
-        shape = self.check_spread(tuple(where.shape), "where", False)
+        shape = self.check_broadcast(tuple(where.shape), "where", False)
         return self.xp.broadcast_to(where, shape)
 
     def _sink(self, sink: Any) -> Array:
@@ -104,7 +104,7 @@ class Arguments(Shapes):
         """scale / T: a number if T is one, else one for each query."""
         if not is_foreign(temperature):
             numbers = as_temperature(temperature)
-            self.check_spread(numbers.shape, "temperature", True)
+            self.check_broadcast(numbers.shape, "temperature", True)
             if numbers.size == 1:
                 t = float(numbers.reshape(()))
                 return divided(scale, t)

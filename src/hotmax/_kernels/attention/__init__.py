@@ -1,1 +1,1 @@
-"""Attention over tiles of queries and keys."""
+"""Attention kernels: scores with mask and bias, online softmax, weighted values, gradients."""

@@ -1,26 +1,32 @@
 """The gradient of attention, one tile of queries by one tile of keys at a time.
 
-    p  = exp(slope * score + bias - peak) / total   made again from the scores
+    p  = exp(beta * score + bias - peak) / total    recomputed from the scores
     ds = p * (dout . v - delta)                     delta = dout . out
-    dq += slope * ds . k      dk += slope * ds^T . q      dv += p^T . dout
+    dq += beta * ds . k      dk += beta * ds^T . q      dv += p^T . dout
 
-The queries' gradient runs over all keys, the keys' over all queries: no sum has two writers, so its
-order, and its bits, do not depend on threads.
+One kernel sums dq over all keys, another dk and dv over all queries: each sum has one writer, so
+its order, and its bits, do not depend on threads.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
-from hotmax._kernels.attention.gemm import LANES32, LANES64, ROWS32, ROWS64, add_tile
-from hotmax._kernels.attention.online_softmax import (
-    KEYS,
-    LARGEST32,
-    LARGEST64,
-    add_values,
-    power_of,
-    score,
+from hotmax._kernels.attention.gemm import (
+    LANES32,
+    LANES64,
+    ROWS32,
+    ROWS64,
+    Left,
+    Right,
+    Sums,
+    add_tile,
 )
+from hotmax._kernels.attention.online_softmax import LARGEST32, LARGEST64, exp2_double_double
+from hotmax._kernels.attention.scores import TILE_KEYS, score
+from hotmax._kernels.attention.values import add_values
 from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.numeric.arithmetic import (
     LOG2E,
@@ -33,171 +39,115 @@ from hotmax._kernels.simd.vectors import fma
 from hotmax._kernels.softmax.float64 import product
 
 
+class GradientTile(NamedTuple):
+    """A tile of queries, and what its gradients need of the forward pass."""
+
+    queries: Any  # QueryTile
+    dout: Any
+    factor: Any  # of ds: scale / T with its sign, or 1 for the gradient of the bias
+    peak: Any
+    total: Any
+    delta: Any
+
+
+class Products(NamedTuple):
+    """Workspace: scores, which become p, and dout . v, which becomes factor * ds."""
+
+    scores: Any
+    scores_lo: Any
+    grads: Any
+    grads_lo: Any
+
+
 @inline
-def weight(scores, low, r, j, bias, rise, rise_low, slope2, slope2_low, peak):
-    """2**((rise * score + bias - peak) * slope2)."""
-    if low is None:
+def weight(scores, lo, r, j, bias, rise, rise_lo, beta2, beta2_lo, peak):
+    """2**((rise * score + bias - peak) * beta2)."""
+    if lo is None:
         z = fma(scores[r, j], np.float32(rise), bias)
-        return exp2_narrow((z - np.float32(peak)) * np.float32(slope2))
+        return exp2_narrow((z - np.float32(peak)) * np.float32(beta2))
     else:
-        z, z_low = product(scores[r, j], low[r, j], rise, rise_low)
+        z, z_lo = product(scores[r, j], lo[r, j], rise, rise_lo)
         total, carry = two_sum(z, bias)
-        d, d_low = two_difference(total, peak)
-        return power_of(d, d_low + (carry + z_low), slope2, slope2_low)
+        d, d_lo = two_difference(total, peak)
+        return exp2_double_double(d, d_lo + (carry + z_lo), beta2, beta2_lo)
 
 
 @kernel
-def gradient_row(
-    scores, low, grads, grads_low, r, size, extra, biased, first, slope, slope_low, steep, peak,
-    total, delta,
-):  # fmt: skip
-    """scores[r] becomes p, and grads[r], which holds dout . v, becomes steep * ds."""
-    line = r if extra.shape[0] > 1 else 0
-    some = extra.shape[0] > 0
+def gradient_row(scores, lo, grads, grads_lo, r, size, first, tile):
+    """scores[r] becomes p, and grads[r], which holds dout . v, becomes factor * ds."""
+    bias, beta, beta_lo = tile.queries.bias, tile.queries.beta.hi[r], tile.queries.beta.lo[r]
+    factor, peak, total, delta = tile.factor[r], tile.peak[r], tile.total[r], tile.delta[r]
+    line = r if bias.shape[0] > 1 else 0
+    adds_bias = bias.shape[0] > 0
     zero = scores.dtype.type(0.0)
-    rise, rise_low, slope2, slope2_low = slope, slope_low, LOG2E, LOG2E_LOW
-    if not biased:  # the peak is a score
-        rise, rise_low = 1.0, 0.0
-        slope2 = min(slope * LOG2E, LARGEST32 if low is None else LARGEST64)
-        slope2_low = fma(slope, LOG2E, -slope2) + slope_low * LOG2E + slope * LOG2E_LOW
-        slope2_low = 0.0 if slope2 >= LARGEST64 else slope2_low
+    rise, rise_lo, beta2, beta2_lo = beta, beta_lo, LOG2E, LOG2E_LOW
+    if not tile.queries.has_bias:  # the peak is a score
+        rise, rise_lo = 1.0, 0.0
+        beta2 = min(beta * LOG2E, LARGEST32 if lo is None else LARGEST64)
+        beta2_lo = fma(beta, LOG2E, -beta2) + beta_lo * LOG2E + beta * LOG2E_LOW
+        beta2_lo = 0.0 if beta2 >= LARGEST64 else beta2_lo
     inverse = scores.dtype.type(1.0 / total)
     for j in range(size):
-        bias = extra[line, first + j] if some else zero
-        p = weight(scores, low, r, j, bias, rise, rise_low, slope2, slope2_low, peak) * inverse
-        p = zero if bias == -np.inf else p
+        b = bias[line, first + j] if adds_bias else zero
+        p = weight(scores, lo, r, j, b, rise, rise_lo, beta2, beta2_lo, peak) * inverse
+        p = zero if b == -np.inf else p
         change = np.float64(grads[r, j]) - delta
-        if grads_low is not None:
-            change += grads_low[r, j]
+        if grads_lo is not None:
+            change += grads_lo[r, j]
         scores[r, j] = p
-        grads[r, j] = zero if p == 0.0 else p * change * steep
+        grads[r, j] = zero if p == 0.0 else p * change * factor
     if total != total:
         scores[r, :size] = np.nan
         grads[r, :size] = np.nan
 
 
 @kernel
-def gradient_tile(
-    q,
-    dout,
-    keys,
-    values,
-    extra,
-    biased,
-    slope,
-    slope_low,
-    steep,
-    visible,
-    peak,
-    total,
-    delta,
-    first,
-    last,
-    scores,
-    low,
-    grads,
-    grads_low,
-):
-    """p and steep * ds of one tile of queries and the keys first..last, 0 where out of sight."""
-    score(q, keys, 0, first, last, visible, scores, low)
-    score(dout, values, 0, first, last, visible, grads, grads_low)
+def gradient_tile(tile, keys, values, first, last, work):
+    """p and factor * ds of one tile of queries and the keys first..last, 0 where not visible."""
+    scores, lo, grads, grads_lo = work.scores, work.scores_lo, work.grads, work.grads_lo
+    q, visible = tile.queries.q, tile.queries.visible
+    score(q, keys, 0, first, last, visible, scores, lo)
+    score(tile.dout, values, 0, first, last, visible, grads, grads_lo)
     for r in range(q.shape[0]):
         size = max(min(visible[r], last) - first, 0)
-        gradient_row(
-            scores, low, grads, grads_low, r, size, extra, biased, first, slope[r], slope_low[r],
-            steep[r], peak[r], total[r], delta[r],
-        )  # fmt: skip
+        gradient_row(scores, lo, grads, grads_lo, r, size, first, tile)
         for j in range(size, last - first):
             scores[r, j] = 0.0
             grads[r, j] = 0.0
 
 
 @kernel
-def gradient_of_queries(
-    q,
-    dout,
-    keys,
-    values,
-    columns,
-    extra,
-    biased,
-    slope,
-    slope_low,
-    steep,
-    visible,
-    peak,
-    total,
-    delta,
-    scores,
-    low,
-    grads,
-    grads_low,
-    dq,
-    dq_low,
-):
-    """dq of one tile of queries; `columns` holds the keys as columns."""
+def gradient_of_queries(tile, keys, values, columns, work, dq):
+    """dq of one tile of queries; `columns` are the keys, packed by columns."""
+    q, visible = tile.queries.q, tile.queries.visible
     count = q.shape[0]
     factors, depths = np.ones(count, q.dtype), np.zeros(count, np.int64)
     seen = visible[count - 1]
-    for first in range(0, seen, KEYS):
-        last = min(first + KEYS, seen)
-        gradient_tile(
-            q, dout, keys, values, extra, biased, slope, slope_low, steep, visible, peak, total,
-            delta, first, last, scores, low, grads, grads_low,
-        )  # fmt: skip
+    for first in range(0, seen, TILE_KEYS):
+        last = min(first + TILE_KEYS, seen)
+        gradient_tile(tile, keys, values, first, last, work)
         depths[:] = last - first
-        add_values(grads, first, depths, columns, True, dq, dq_low, factors)
+        add_values(work.grads, first, depths, columns, True, dq.hi, dq.lo, factors)
 
 
 @kernel
-def add_transposed(scores, columns, out, out_low, factors):
+def add_transposed(scores, columns, out, out_lo, factors):
     """out += scores^T . columns, over all rows of scores."""
     width, features, depth = scores.shape[1], out.shape[1], columns.shape[1]
-    rows = ROWS32 if out_low is None else ROWS64
-    lanes = LANES32 if out_low is None else LANES64
+    rows = ROWS32 if out_lo is None else ROWS64
+    lanes = LANES32 if out_lo is None else LANES64
     for p in range(columns.shape[0]):
         start = p * depth * lanes
+        right = Right(columns, start, depth, start + depth * lanes)
         for i in range(0, out.shape[0], rows):
-            at = i * features + p * lanes
-            add_tile(
-                scores, i, 1, width, columns, start, depth, out, out_low, at, features, factors, i,
-                start + depth * lanes,
-            )  # fmt: skip
+            sums = Sums(out, out_lo, i * features + p * lanes, features)
+            add_tile(Left(scores, i, 1, width), right, sums, factors, i)
 
 
 @kernel
-def add_gradient_of_keys(
-    q,
-    dout,
-    keys,
-    values,
-    q_columns,
-    dout_columns,
-    extra,
-    biased,
-    slope,
-    slope_low,
-    steep,
-    visible,
-    peak,
-    total,
-    delta,
-    first,
-    last,
-    scores,
-    low,
-    grads,
-    grads_low,
-    dk,
-    dk_low,
-    dv,
-    dv_low,
-):
-    """Add what one tile of queries gives to dk and dv of the keys first..last."""
-    gradient_tile(
-        q, dout, keys, values, extra, biased, slope, slope_low, steep, visible, peak, total, delta,
-        first, last, scores, low, grads, grads_low,
-    )  # fmt: skip
-    factors = np.ones(KEYS, q.dtype)
-    add_transposed(grads, q_columns, dk, dk_low, factors)
-    add_transposed(scores, dout_columns, dv, dv_low, factors)
+def add_gradient_of_keys(tile, keys, values, q_columns, dout_columns, first, last, work, dk, dv):
+    """Add the contribution of one tile of queries to dk and dv of the keys first..last."""
+    gradient_tile(tile, keys, values, first, last, work)
+    factors = np.ones(TILE_KEYS, tile.queries.q.dtype)
+    add_transposed(work.grads, q_columns, dk.hi, dk.lo, factors)
+    add_transposed(work.scores, dout_columns, dv.hi, dv.lo, factors)

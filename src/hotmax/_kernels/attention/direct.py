@@ -1,33 +1,33 @@
-"""One or two float32 queries past keys and values as they lie, with nothing packed.
+"""Attention of one or two float32 queries with keys and values as matrices, without packing.
 
-Every sum adds one product after the other, as the tiles of products.py do, so the bits are the
-same; but there is no second row of sums to share what was loaded.
+Each sum adds one product after the other, as the tiles of gemm.py do, so the bits are the same;
+but there are no further rows of sums that could share what was loaded.
 """
 
 from __future__ import annotations
 
-from hotmax._kernels.attention.online_softmax import DEPTH
+from hotmax._kernels.attention.values import DEPTH
 from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.simd.memory import borrowed, prefetch
 from hotmax._kernels.simd.vectors import WIDTH, fma, load, spread, store, turned_square
 
-DIRECT = 2  # queries: for three, packing takes no longer
-AHEAD = 64  # keys: rows read in blocks are no stream that a processor sees coming
-LINE = 2 * WIDTH  # float32 numbers of a cache line
+DIRECT_QUERIES = 2  # with three queries packing takes no longer
+PREFETCH_KEYS = 64  # how far ahead: the hardware does not prefetch rows that are read in blocks
+CACHE_LINE = 2 * WIDTH  # float32 numbers in a cache line
 
 
 @inline
-def add_products(q, own, keys, at, depth, total):
-    """total + q . key, of WIDTH features from q[own] on and WIDTH keys from keys[at] on."""
+def add_products(q, start, keys, at, depth, total):
+    """total + q . key, for WIDTH features from q[start] and WIDTH keys from keys[at] on."""
     a, b, c, d, e, f, g, h = turned_square(keys, at, depth)
-    total = fma(a, q[own], total)
-    total = fma(b, q[own + 1], total)
-    total = fma(c, q[own + 2], total)
-    total = fma(d, q[own + 3], total)
-    total = fma(e, q[own + 4], total)
-    total = fma(f, q[own + 5], total)
-    total = fma(g, q[own + 6], total)
-    return fma(h, q[own + 7], total)
+    total = fma(a, q[start], total)
+    total = fma(b, q[start + 1], total)
+    total = fma(c, q[start + 2], total)
+    total = fma(d, q[start + 3], total)
+    total = fma(e, q[start + 4], total)
+    total = fma(f, q[start + 5], total)
+    total = fma(g, q[start + 6], total)
+    return fma(h, q[start + 7], total)
 
 
 @kernel
@@ -43,55 +43,58 @@ def score_directly(q, count, keys, first, last, scores):
     whole = first + (last - first) // (2 * WIDTH) * (2 * WIDTH)
     for r in range(count):
         for key in range(first, whole, 2 * WIDTH):
-            even, odd = spread(zero), spread(zero)  # two sums: each waits for its last addition
-            upcoming = (key + AHEAD) * depth
+            even, odd = (
+                spread(zero),
+                spread(zero),
+            )  # two sums, since each addition waits for the one before
+            upcoming = (key + PREFETCH_KEYS) * depth
             for k in range(0, depth, WIDTH):
                 at = key * depth + k
                 for _ in range(WIDTH):
                     prefetch(keys, upcoming)
-                    upcoming += LINE
+                    upcoming += CACHE_LINE
                 even = add_products(q, r * depth + k, keys, at, depth, even)
                 odd = add_products(q, r * depth + k, keys, at + WIDTH * depth, depth, odd)
             store(line, r * width + key - first, even)
             store(line, r * width + key - first + WIDTH, odd)
         for key in range(whole, last):
-            one = zero
+            total = zero
             for k in range(depth):
-                one = fma(q[r * depth + k], keys[key * depth + k], one)
-            line[r * width + key - first] = one
+                total = fma(q[r * depth + k], keys[key * depth + k], total)
+            line[r * width + key - first] = total
 
 
 @kernel
-def add_values_directly(scores, count, depths, values, first, acc, factors):
-    """acc = factor * acc + scores . values, for the keys from `first` on.
+def add_values_directly(weights, count, depths, values, first, acc, factors):
+    """acc = factor * acc + weights . values, for the keys from `first` on.
 
-    Gives False, with acc as it was, if that is not finite: a weight of 0 may have met an inf.
+    Returns False, with acc unchanged, if the result is not finite: 0 * inf may have occurred.
     """
     features = values.shape[1]
     before = acc[:count].copy()
-    rest = acc.dtype.type(0.0)
-    scores, line = borrowed(scores), borrowed(values).reshape(-1)
+    check = acc.dtype.type(0.0)
+    weights, line = borrowed(weights), borrowed(values).reshape(-1)
     sums = borrowed(acc).reshape(-1)
     zero = acc.dtype.type(0.0)
     for r in range(count):
         for begin in range(0, depths[r], DEPTH):
             factor = factors[r] if begin == 0 else acc.dtype.type(1.0)
             end = min(begin + DEPTH, depths[r])
-            upcoming = (first + begin + AHEAD) * features
+            upcoming = (first + begin + PREFETCH_KEYS) * features
             for j in range(0, features, 2 * WIDTH):
                 even, odd = spread(zero), spread(zero)
                 for k in range(begin, end):
                     at = (first + k) * features + j
                     prefetch(line, upcoming)
-                    upcoming += LINE
-                    even = fma(load(line, at), scores[r, k], even)
-                    odd = fma(load(line, at + WIDTH), scores[r, k], odd)
+                    upcoming += CACHE_LINE
+                    even = fma(load(line, at), weights[r, k], even)
+                    odd = fma(load(line, at + WIDTH), weights[r, k], odd)
                 to = r * features + j
                 store(sums, to, fma(load(sums, to), factor, even))
                 store(sums, to + WIDTH, fma(load(sums, to + WIDTH), factor, odd))
         for j in range(features):
-            rest += acc[r, j] * zero
-    if rest == 0.0:
+            check += acc[r, j] * zero
+    if check == 0.0:
         return True
     for r in range(count):
         for j in range(features):

@@ -1,18 +1,18 @@
-"""Matrix products of small tiles, entry by entry in one fixed order: sums that never change.
+"""Matrix products of small tiles, each entry summed in one fixed order.
 
-A product is cut into tiles of ROWS x LANES sums that stay in registers while the depth runs through
-them. Every sum starts at 0 and adds one product after the other, so its bits depend on its own row
-and column and on nothing around them; no BLAS promises that. float32 sums take one fma for each
-term. float64 sums are kept in two words.
+A product is computed in tiles of ROWS x LANES sums, which stay in registers while the loop runs
+over the depth. Each sum starts at 0 and adds one product after the other, so its bits depend on its
+own row and column only; no BLAS promises that. float32 sums take one fma for each term. float64
+sums are double-doubles.
 
 The right-hand side is packed into panels of LANES columns: panels[p, k, lane]. Packing pads the
-last panel with zeros. A line of a panel is a line of the cache: while one is read, the same line
-of the panel that comes next, at `upcoming`, is asked for.
+last panel with zeros. Each line of a panel is one cache line: while it is read, the same line of
+the next panel, at `upcoming`, is prefetched.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -34,87 +34,115 @@ from hotmax._kernels.simd.vectors import (
     turned_square,
 )
 
-# Sums in registers. AVX2 has 16 registers of 8 float32: 6 x 2 hold sums, 4 are for operands. In two
-# words 2 x 2 vectors of 4 float64 take 8, and the arithmetic between them the rest.
+# Size of a register tile. AVX2 has 16 registers of 8 float32: 6 x 2 hold sums, 4 operands. As
+# double-doubles 2 x 2 vectors of 4 float64 take 8, and intermediate results the rest.
 ROWS32, LANES32 = 6, 16
 ROWS64, LANES64 = 2, 8
 
 
+class Left(NamedTuple):
+    """Rows of the left operand: entry (i, k) is data.flat[start + i * row + k * step]."""
+
+    data: Any
+    start: Any
+    row: Any
+    step: Any
+
+
+class Right(NamedTuple):
+    """`depth` lines of a panel: entry (k, lane) is data.flat[start + k * LANES + lane]."""
+
+    data: Any
+    start: Any
+    depth: Any
+    upcoming: Any  # where the next panel begins, to be prefetched
+
+
+class Sums(NamedTuple):
+    """A tile of the result: entry (i, lane) is hi.flat[start + i * row + lane]."""
+
+    hi: Any
+    lo: Any  # None for float32
+    start: Any
+    row: Any
+
+
 def lanes_of(dtype: Any) -> int:
-    """Columns of a panel."""
+    """How many columns a panel has."""
     return LANES32 if dtype == np.float32 else LANES64
 
 
 if config.DISABLE_JIT:
 
-    def _dot(a, a_at, a_step, b, b_at, depth):
-        a, b = a.reshape(-1), b.reshape(-1)
-        total, low = b.dtype.type(0), b.dtype.type(0)
+    def _dot(left, i, right, lane):
+        """Entry (i, lane) of the product, as hi and lo."""
+        a, b = left.data.reshape(-1), right.data.reshape(-1)
+        hi, lo = b.dtype.type(0), b.dtype.type(0)
         lanes = lanes_of(b.dtype)
-        for k in range(depth):
-            x, y = a[a_at + k * a_step], b[b_at + k * lanes]
+        for k in range(right.depth):
+            x = a[left.start + i * left.row + k * left.step]
+            y = b[right.start + k * lanes + lane]
             if b.dtype == np.float32:
-                total = fma(x, y, total)
+                hi = fma(x, y, hi)
             else:
                 term = x * y
-                total, carry = two_sum(total, term)
-                low += carry + fma(x, y, -term)
-        return total, low
+                hi, carry = two_sum(hi, term)
+                lo += carry + fma(x, y, -term)
+        return hi, lo
 
-    def multiply_tile(a, a_at, a_row, a_step, b, b_at, depth, c, low, c_at, c_row, upcoming):
-        rows = ROWS32 if b.dtype == np.float32 else ROWS64
-        c, low = c.reshape(-1), None if low is None else low.reshape(-1)
-        for i in range(rows):
-            for j in range(lanes_of(b.dtype)):
-                total, rest = _dot(a, a_at + i * a_row, a_step, b, b_at + j, depth)
-                c[c_at + i * c_row + j] = total
-                if low is not None:
-                    low[c_at + i * c_row + j] = rest
+    def multiply_tile(left, right, sums):
+        kind = right.data.dtype
+        hi, lo = sums.hi.reshape(-1), None if sums.lo is None else sums.lo.reshape(-1)
+        for i in range(ROWS32 if kind == np.float32 else ROWS64):
+            for lane in range(lanes_of(kind)):
+                at = sums.start + i * sums.row + lane
+                hi[at], rest = _dot(left, i, right, lane)
+                if lo is not None:
+                    lo[at] = rest
 
-    def add_tile(
-        a, a_at, a_row, a_step, b, b_at, depth, c, low, c_at, c_row, factors, first, upcoming
-    ):  # fmt: skip
-        rows = ROWS32 if b.dtype == np.float32 else ROWS64
-        c, low = c.reshape(-1), None if low is None else low.reshape(-1)
-        for i in range(rows):
+    def add_tile(left, right, sums, factors, first):
+        kind = right.data.dtype
+        hi, lo = sums.hi.reshape(-1), None if sums.lo is None else sums.lo.reshape(-1)
+        for i in range(ROWS32 if kind == np.float32 else ROWS64):
             factor = factors[first + i]
-            for j in range(lanes_of(b.dtype)):
-                total, rest = _dot(a, a_at + i * a_row, a_step, b, b_at + j, depth)
-                at = c_at + i * c_row + j
-                if low is None:
-                    c[at] = fma(c[at], factor, total)
+            for lane in range(lanes_of(kind)):
+                total, rest = _dot(left, i, right, lane)
+                at = sums.start + i * sums.row + lane
+                if lo is None:
+                    hi[at] = fma(hi[at], factor, total)
                 else:
-                    old = c[at] * factor
-                    rest += fma(low[at], factor, fma(c[at], factor, -old))
-                    c[at], carry = two_sum(old, total)
-                    low[at] = carry + rest
+                    old = hi[at] * factor
+                    rest += fma(lo[at], factor, fma(hi[at], factor, -old))
+                    hi[at], carry = two_sum(old, total)
+                    lo[at] = carry + rest
 
 else:
 
     class _Vectors:
         """The instructions of one tile, on vectors of 32 bytes."""
 
-        def __init__(self, builder: Any, narrow: bool) -> None:
+        def __init__(self, builder: Any, is_float32: bool) -> None:
             self.builder = builder
-            self.narrow = narrow
-            self.number = ir.FloatType() if narrow else ir.DoubleType()
-            self.bytes, self.width = (4, 8) if narrow else (8, 4)
+            self.is_float32 = is_float32
+            self.number = ir.FloatType() if is_float32 else ir.DoubleType()
+            self.bytes, self.width = (4, 8) if is_float32 else (8, 4)
             self.kind = ir.VectorType(self.number, self.width)
-            self.rows = ROWS32 if narrow else ROWS64
+            self.rows = ROWS32 if is_float32 else ROWS64
             self.zero = ir.Constant(self.kind, [0.0] * self.width)
 
         def load(self, data: Any, at: Any) -> Any:
-            place = self.builder.gep(data, [at])
-            value = self.builder.load(self.builder.bitcast(place, self.kind.as_pointer()))
+            pointer = self.builder.gep(data, [at])
+            value = self.builder.load(self.builder.bitcast(pointer, self.kind.as_pointer()))
             value.align = self.bytes
             return value
 
         def store(self, value: Any, data: Any, at: Any) -> None:
-            place = self.builder.gep(data, [at])
-            store = self.builder.store(value, self.builder.bitcast(place, self.kind.as_pointer()))
+            pointer = self.builder.gep(data, [at])
+            typed = self.builder.bitcast(pointer, self.kind.as_pointer())
+            store = self.builder.store(value, typed)
             store.align = self.bytes
 
-        def spread(self, number: Any) -> Any:
+        def splat(self, number: Any) -> Any:
             one = self.builder.insert_element(
                 ir.Constant(self.kind, ir.Undefined), number, ir.IntType(32)(0)
             )
@@ -133,109 +161,101 @@ else:
             t = b_.fsub(s, a)
             return s, b_.fadd(b_.fsub(a, b_.fsub(s, t)), b_.fsub(b, t))
 
-        def accumulate(self, x: Any, y: Any, total: Any, low: Any) -> None:
-            """total += x * y, in two words for float64."""
+        def accumulate(self, x: Any, y: Any, total: Any, lo: Any) -> None:
+            """total += x * y, a double-double for float64."""
             b_ = self.builder
-            if self.narrow:
+            if self.is_float32:
                 b_.store(self.fma(x, y, b_.load(total)), total)
                 return
             term = b_.fmul(x, y)
             s, carry = self.two_sum(b_.load(total), term)
             b_.store(s, total)
             rest = self.fma(x, y, b_.fneg(term))
-            b_.store(b_.fadd(b_.load(low), b_.fadd(carry, rest)), low)
+            b_.store(b_.fadd(b_.load(lo), b_.fadd(carry, rest)), lo)
+
+    def _fields(context: Any, builder: Any, kind: Any, value: Any) -> list[Any]:
+        """The fields of a NamedTuple: arrays as pointers to their data, integers as intp."""
+        fields: list[Any] = []
+        for i, field in enumerate(kind.types):
+            part = builder.extract_value(value, i)
+            if isinstance(field, types.Array):
+                fields.append(context.make_array(field)(context, builder, part).data)
+            elif field == types.none:
+                fields.append(None)
+            else:
+                fields.append(context.cast(builder, part, field, types.intp))
+        return fields
 
     def _tile_product(adds: bool) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            kinds = signature.args
-            a_at, a_row, a_step = arguments[1:4]
-            b_at, depth = arguments[5:7]
-            c_at, c_row = arguments[9:11]
-            upcoming = arguments[-1]
-            narrow = kinds[4].dtype == types.float32
-
-            def data(index: int) -> Any:
-                return context.make_array(kinds[index])(context, builder, arguments[index]).data
-
-            v = _Vectors(builder, narrow)
-            a, b, c = data(0), data(4), data(7)
-            low = None if narrow else data(8)
+            operands = zip(signature.args[:3], arguments[:3], strict=True)
+            left, right, tile = (_fields(context, builder, *operand) for operand in operands)
+            a, a_at, a_row, a_step = left
+            b, b_at, depth, upcoming = right
+            c, lo, c_at, c_row = tile
+            is_float32 = signature.args[1].types[0].dtype == types.float32
+            v = _Vectors(builder, is_float32)
             size = ir.IntType(64)
             sums = [
                 [cgutils.alloca_once_value(builder, v.zero) for _ in range(2)]
                 for _ in range(v.rows)
             ]
-            lows = [
+            sums_lo = [
                 [cgutils.alloca_once_value(builder, v.zero) for _ in range(2)]
                 for _ in range(v.rows)
             ]
-            for row in (*sums, *lows):
-                for place in row:
-                    builder.store(v.zero, place)
+            for row in (*sums, *sums_lo):
+                for pointer in row:
+                    builder.store(v.zero, pointer)
             starts = [builder.add(a_at, builder.mul(a_row, size(i))) for i in range(v.rows)]
             with cgutils.for_range(builder, depth) as loop:
                 k = loop.index
                 at = builder.add(b_at, builder.mul(k, size(2 * v.width)))
-                right = [v.load(b, at), v.load(b, builder.add(at, size(v.width)))]
+                line = [v.load(b, at), v.load(b, builder.add(at, size(v.width)))]
                 fetch(builder, builder.gep(b, [builder.add(at, builder.sub(upcoming, b_at))]))
                 step = builder.mul(k, a_step)
                 for i in range(v.rows):
-                    left = v.spread(builder.load(builder.gep(a, [builder.add(starts[i], step)])))
+                    entry = v.splat(builder.load(builder.gep(a, [builder.add(starts[i], step)])))
                     for j in range(2):
-                        v.accumulate(left, right[j], sums[i][j], lows[i][j])
+                        v.accumulate(entry, line[j], sums[i][j], sums_lo[i][j])
+            if adds:
+                factors = context.make_array(signature.args[3])(context, builder, arguments[3]).data
             for i in range(v.rows):
                 row = builder.add(c_at, builder.mul(c_row, size(i)))
                 if adds:
-                    place = builder.add(arguments[12], size(i))
-                    factor = v.spread(builder.load(builder.gep(data(11), [place])))
+                    pointer = builder.gep(factors, [builder.add(arguments[4], size(i))])
+                    factor = v.splat(builder.load(pointer))
                 for j in range(2):
                     at = builder.add(row, size(j * v.width))
-                    total, rest = builder.load(sums[i][j]), builder.load(lows[i][j])
+                    total, rest = builder.load(sums[i][j]), builder.load(sums_lo[i][j])
                     if adds:
                         old = v.load(c, at)
-                        if narrow:
+                        if is_float32:
                             total = v.fma(old, factor, total)
                         else:
                             scaled = builder.fmul(old, factor)
                             lost = v.fma(old, factor, builder.fneg(scaled))
-                            lost = v.fma(v.load(low, at), factor, lost)
+                            lost = v.fma(v.load(lo, at), factor, lost)
                             total, carry = v.two_sum(scaled, total)
                             rest = builder.fadd(carry, builder.fadd(rest, lost))
                     v.store(total, c, at)
-                    if not narrow:
-                        v.store(rest, low, at)
+                    if not is_float32:
+                        v.store(rest, lo, at)
             return context.get_dummy_value()
 
-        i = types.intp
         if adds:
 
             @intrinsic
-            def add_tile(
-                typing_context,
-                a,
-                a_at,
-                a_row,
-                a_step,
-                b,
-                b_at,
-                depth,
-                c,
-                low,
-                c_at,
-                c_row,
-                factors,
-                first,
-                upcoming,
-            ):
-                return types.void(a, i, i, i, b, i, i, c, low, i, i, factors, i, i), generate
+            def add_tile(typing_context, left, right, sums, factors, first):
+                """sums = factors[first + row] * sums + left . right."""
+                return types.void(left, right, sums, factors, types.intp), generate
 
             return add_tile
 
         @intrinsic
-        def multiply_tile(
-            typing_context, a, a_at, a_row, a_step, b, b_at, depth, c, low, c_at, c_row, upcoming
-        ):
-            return types.void(a, i, i, i, b, i, i, c, low, i, i, i), generate
+        def multiply_tile(typing_context, left, right, sums):
+            """sums = left . right."""
+            return types.void(left, right, sums), generate
 
         return multiply_tile
 
@@ -263,16 +283,16 @@ def pack_columns(x, panels, start):
 
 
 @inline
-def turn_block(source, at, step, target, to, lanes):
+def transpose_block(source, at, step, target, to, lanes):
     """target[to + i * lanes + j] = source[at + j * step + i], for i and j below WIDTH."""
-    turned = turned_square(source, at, step)
+    columns = turned_square(source, at, step)
     for i in range(WIDTH):
-        store(target, to + i * lanes, turned[i])
+        store(target, to + i * lanes, columns[i])
 
 
 @kernel
 def pack_rows(x, panels):
-    """panels[p, k, lane] = x[p * lanes + lane, k]: the columns of x transposed."""
+    """panels[p, k, lane] = x[p * lanes + lane, k]: the panels of x transposed."""
     x, panels = borrowed(x), borrowed(panels)
     lanes = panels.shape[2]
     n, depth = x.shape
@@ -285,15 +305,15 @@ def pack_rows(x, panels):
             for k in range(0, whole, WIDTH):
                 for j in range(0, lanes, WIDTH):
                     to = (p * depth + k) * lanes + j
-                    turn_block(source, (first + j) * depth + k, depth, target, to, lanes)
+                    transpose_block(source, (first + j) * depth + k, depth, target, to, lanes)
         for j in range(lanes):
             for k in range(blocked, depth):
                 panels[p, k, j] = x[first + j, k] if first + j < n else 0.0
 
 
 @kernel
-def are_finite(x, step, clean):
-    """clean[i]: is there neither inf nor nan in rows i * step and on of x?"""
+def are_finite(x, step, finite):
+    """finite[i] = all entries of x[i * step : (i + 1) * step] are finite."""
     x = borrowed(x)
     zero = x.dtype.type(0.0)
     line = x.reshape(-1)
@@ -304,4 +324,4 @@ def are_finite(x, step, clean):
         for j in range(first, whole, WIDTH):
             rest = rest + load(line, j) * zero
         rest = rest + load_some(line, whole, last - whole, zero) * zero
-        clean[i] = sum_of(rest) == 0.0
+        finite[i] = sum_of(rest) == 0.0

@@ -1,15 +1,12 @@
-"""The words of attention: scores of a tile, softmax that runs along, weighted values.
+"""Online softmax: exponentials of a row of scores, relative to its max_of_row score so far.
 
-    scores = q . k                            a tile of keys through the registers
-    z      = slope * score + bias             slope = scale / T; -inf where a key is not to be seen
-    m, l, acc                                 the largest z so far, sum exp(z - m), sum exp(z - m) v
+    m      the max_of_row z (or score) so far
+    l      sum exp(z - m)
+    acc    sum exp(z - m) v
 
-When m grows, l and acc shrink by the same factor. float32 is computed in float32, with l in
-float64; float64 in two words, so that scores up to 1e15 keep their last digits (arrays named
-`low` hold the second word and are None for float32: that branch is then not compiled).
-
-`extra` holds the bias of each key, -inf where it is masked; one row of it may stand for all, and no
-row for nothing. Query r of a tile sees the first `visible[r]` keys, which never fall with r.
+When m grows, l and acc are multiplied by the same factor. float32 is computed in float32, with l in
+float64; float64 as double-doubles (see scores.py). Without a bias m is a score, and beta enters the
+exponential; with a bias beta is already part of z, and is 1 here.
 """
 
 from __future__ import annotations
@@ -18,7 +15,8 @@ import math
 
 import numpy as np
 
-from hotmax._kernels.attention.gemm import LANES32, LANES64, ROWS32, ROWS64, add_tile, multiply_tile
+from hotmax._kernels.attention.gemm import LANES32
+from hotmax._kernels.attention.scores import TILE_KEYS
 from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.numeric.arithmetic import (
     LOG2E,
@@ -31,111 +29,32 @@ from hotmax._kernels.numeric.arithmetic import (
     two_difference,
     two_sum,
 )
-from hotmax._kernels.simd.memory import of_row
 from hotmax._kernels.simd.vectors import (
     WIDTH,
     choose,
-    entry,
     fma,
     load,
     maximum,
+    maximum_of,
     scaled_by,
     spread,
     store,
     sum_of,
     widened,
 )
-from hotmax._kernels.softmax.float64 import over, product
-
-QUERIES = 96  # in a tile: whole rows of registers, which stay in the first-level cache
-KEYS = 576  # keys in a tile: whole panels, and whole rows when the tile is read as columns
-
-DEPTH = 64  # keys whose weighted values are added up apart: short sums round less than long ones
+from hotmax._kernels.softmax.float64 import product
 
 LARGEST32 = 3e38
-FINITE32 = 2.0**128 - 2.0**104  # the largest float32: below its negative there is only -inf
-WHOLE = 2.0**13  # powers of two up to here are split into a whole number and a float32 fraction
+FINITE32 = 2.0**128 - 2.0**104  # the largest float32: only -inf is below its negative
+LARGEST_WHOLE = 2.0**13  # exponents up to here are split into an integer and a float32 fraction
 LARGEST64 = 1e300
 LOG_LARGEST64 = 690.7755
-LOWEST = -1020.0  # 2**LOWEST is nothing beside 1
-NORMAL = -125.0  # and float32 weights below 2**NORMAL are 0
-
-
-@kernel
-def slopes_of(scale, temperature, slope, slope_low):
-    """scale / T in two words. 0 for a scale of 0, whatever T."""
-    for r in range(slope.size):
-        t = of_row(temperature, r)
-        slope[r], slope_low[r] = 0.0, 0.0
-        if scale != 0.0:
-            slope[r] = scale / t
-            if t != 0.0 and abs(slope[r]) < np.inf and slope[r] != 0.0:
-                slope_low[r] = over(scale, 0.0, t)[1]
-
-
-@kernel
-def score(q, keys, origin, first, last, visible, scores, low):
-    """scores[r, key - first] = q[r] . key, for the keys that query r, or one below it, can see.
-
-    The panels begin at key `origin`.
-    """
-    depth, width = q.shape[1], scores.shape[1]
-    lanes = LANES32 if low is None else LANES64
-    rows = ROWS32 if low is None else ROWS64
-    for p in range(first // lanes, -(-last // lanes)):
-        start = (p * lanes - origin) * depth
-        upcoming = start + lanes * depth
-        for i in range(0, q.shape[0], rows):
-            if visible[i + rows - 1] > p * lanes:
-                at = i * width + p * lanes - first
-                multiply_tile(
-                    q, i * depth, depth, 1, keys, start, depth, scores, low, at, width, upcoming
-                )  # fmt: skip
-
-
-# A row of a tile is told by its number and its size: a slice would cost as much as its arithmetic.
+LOWEST_EXPONENT = -1020.0  # 2**LOWEST_EXPONENT is negligible beside 1
+NORMAL_EXPONENT = -125.0  # float32 weights below 2**NORMAL_EXPONENT are set to 0
 
 
 @inline
-def mask_row(scores, r, size, extra, line, first):
-    for j in range(size):
-        masked = extra[line, first + j] == -np.inf
-        scores[r, j] = scores.dtype.type(-np.inf) if masked else scores[r, j]
-
-
-@inline
-def bias_narrow(scores, r, size, extra, line, first, slope):
-    """Scores become z = slope * score + bias."""
-    for j in range(size):
-        bias = extra[line, first + j]
-        z = fma(scores[r, j], slope, bias)
-        scores[r, j] = np.float32(-np.inf) if bias == -np.inf else z
-
-
-@inline
-def bias_wide(scores, low, r, size, extra, line, first, slope, slope_low):
-    for j in range(size):
-        bias = extra[line, first + j]
-        z, z_low = product(scores[r, j], low[r, j], slope, slope_low)
-        total, carry = two_sum(z, bias)
-        scores[r, j] = -np.inf if bias == -np.inf else total
-        low[r, j] = carry + z_low if abs(scores[r, j]) < np.inf else 0.0
-
-
-@kernel
-def prepare_row(scores, low, r, size, extra, first, biased, slope, slope_low):
-    """Mask and bias of row r of the scores, whose first key is `first`."""
-    line = r if extra.shape[0] > 1 else 0
-    if not biased:
-        mask_row(scores, r, size, extra, line, first)
-    elif low is None:
-        bias_narrow(scores, r, size, extra, line, first, np.float32(slope))
-    else:
-        bias_wide(scores, low, r, size, extra, line, first, slope, slope_low)
-
-
-@inline
-def largest(scores, r, size, m):
+def max_of_row(scores, r, size, m):
     for j in range(size):
         m = maximum(m, scores[r, j])
     return m
@@ -143,7 +62,7 @@ def largest(scores, r, size, m):
 
 @kernel
 def count_infinite(scores, r, size):
-    """+inf becomes 1, all else 0: entries of +inf share all the mass."""
+    """Set +inf to 1 and all else to 0: entries of +inf share all the mass. Returns their number."""
     count = 0.0
     for j in range(size):
         one = 1.0 if scores[r, j] == np.inf else 0.0
@@ -152,68 +71,69 @@ def count_infinite(scores, r, size):
     return count
 
 
-# float32 weights are exp(z) / 2**k, where k is the whole number nearest the largest z / log 2: it
-# costs no digits, and is the same whatever the order in which the keys come.
+# float32 weights are exp(z) / 2**k, where k is the integer nearest to the largest z / ln 2: a power
+# of two costs no digits, and does not depend on the order of the keys.
 
 
 @inline
-def slope2_of(slope):
-    """slope / log 2, as float32 rows use it."""
-    return np.float32(min(slope * LOG2E, LARGEST32))
+def beta2_of(beta):
+    """beta / ln 2 in float32."""
+    return np.float32(min(beta * LOG2E, LARGEST32))
 
 
 @inline
-def reference(m, slope2):
-    """k, for a largest score of m; past WHOLE it is no whole number but slope2 * m itself."""
-    y = np.float64(m) * np.float64(slope2)
-    return np.rint(y) if abs(y) < WHOLE else y
+def reference_exponent(m, beta2):
+    """k for a largest score of m; beyond LARGEST_WHOLE it is beta2 * m itself, not rounded."""
+    y = np.float64(m) * np.float64(beta2)
+    return np.rint(y) if abs(y) < LARGEST_WHOLE else y
 
 
 @inline
-def unit_of(m, slope2):
-    """What a score of m weighs."""
+def weight_of_peak(m, beta2):
+    """The float32 weight of a score equal to m."""
     if not abs(m) < np.inf:
         return 1.0
-    return exp2_plain(np.float64(m) * np.float64(slope2) - reference(m, slope2))
+    return exp2_plain(np.float64(m) * np.float64(beta2) - reference_exponent(m, beta2))
 
 
 @inline
-def shrinking(m, peak, slope2):
+def rescale_factor(m, peak, beta2):
     """The factor from weights relative to m to weights relative to the peak."""
-    if m == peak or m == -np.inf:  # of nothing, there
+    if m == peak or m == -np.inf:  # -inf: there is nothing to rescale
         return np.float32(1.0)
-    return exp2_narrow(np.float32(reference(m, slope2) - reference(peak, slope2)))
+    return exp2_narrow(np.float32(reference_exponent(m, beta2) - reference_exponent(peak, beta2)))
 
 
 @inline
-def power_narrow(x, least, slope2, origin):
-    """2**(x * slope2 - k), with origin = ROUND32 - k; 0 for x below `least`. nan stays nan."""
-    shifted = fma(x, slope2, origin)
-    f = fma(x, slope2, origin - shifted)
+def exp2_shifted32(x, least, beta2, origin):
+    """2**(x * beta2 - k), with origin = ROUND32 - k; 0 for x < least, nan for nan."""
+    shifted = fma(x, beta2, origin)
+    f = fma(x, beta2, origin - shifted)
     q = exp2_fraction32(f)
     return choose(x < least, np.float32(0.0), scaled_by(q, shifted))
 
 
 @inline
-def exponentials_narrow(scores, at, size, m, slope2):
-    """Scores of whole panels become weights; gives their sum."""
-    kind = scores.dtype.type  # float64 is compiled too, and never run
-    k = reference(m, slope2)
+def exp_float32(scores, at, size, m, beta2):
+    """Turn scores of whole panels into weights. Returns their sum."""
+    kind = scores.dtype.type  # the float64 version is compiled too, but never run
+    k = reference_exponent(m, beta2)
     total = 0.0
-    if abs(k) > WHOLE:  # WHOLE itself may be what a little less was rounded to
+    if abs(k) > LARGEST_WHOLE:  # not >=: a k below LARGEST_WHOLE may have been rounded up to it
         for j in range(at, at + size):
-            scores[j] = exp2_narrow((scores[j] - kind(m)) * kind(slope2))
+            scores[j] = exp2_narrow((scores[j] - kind(m)) * kind(beta2))
             total += scores[j]
         return total
     origin = np.float32(np.float64(ROUND32) - k)
     least = np.float32(-FINITE32)
-    if slope2 > 0.0:
-        least = np.float32(max((k + NORMAL) / np.float64(slope2), -FINITE32))
-    for start in range(at, at + size, KEYS):  # sums no longer than that, to round little
+    if beta2 > 0.0:
+        least = np.float32(max((k + NORMAL_EXPONENT) / np.float64(beta2), -FINITE32))
+    # The step limits the length of a float32 sum, and so its rounding error.
+    for start in range(at, at + size, TILE_KEYS):
         even, odd = spread(kind(0.0)), spread(kind(0.0))
-        for j in range(start, min(start + KEYS, at + size), LANES32):
-            near = power_narrow(load(scores, j), least, slope2, origin)
-            far = power_narrow(load(scores, j + WIDTH), least, slope2, origin)
+        for j in range(start, min(start + TILE_KEYS, at + size), LANES32):
+            near = exp2_shifted32(load(scores, j), least, beta2, origin)
+            far = exp2_shifted32(load(scores, j + WIDTH), least, beta2, origin)
             store(scores, j, near)
             store(scores, j + WIDTH, far)
             even, odd = even + near, odd + far
@@ -222,25 +142,22 @@ def exponentials_narrow(scores, at, size, m, slope2):
 
 
 @inline
-def peak_narrow(scores, at, size, m):
-    """The largest of m and the scores of whole panels; nan if one is.
+def max_of_panels(scores, at, size, m):
+    """The largest of m and the scores of whole panels; nan if one is nan.
 
-    Weights do not tell: 2**nan with its exponent shifted need be no nan.
+    nan must be found here: exp2_shifted32 of a nan score need not be nan.
     """
     even = spread(scores.dtype.type(m))
     odd = even
     for j in range(at, at + size, LANES32):
         even = maximum(load(scores, j), even)
         odd = maximum(load(scores, j + WIDTH), odd)
-    even = maximum(even, odd)
-    near = maximum(maximum(entry(even, 0), entry(even, 4)), maximum(entry(even, 2), entry(even, 6)))
-    far = maximum(maximum(entry(even, 1), entry(even, 5)), maximum(entry(even, 3), entry(even, 7)))
-    return maximum(near, far)
+    return maximum_of(maximum(even, odd))
 
 
 @kernel
-def soften_odd(scores, at, size, peak):
-    """Of a row with no finite maximum: entries of +inf share all the mass, unless one is nan."""
+def exp_without_maximum(scores, at, size, peak):
+    """Weights of a row without a finite maximum: +inf entries share the mass, unless one is nan."""
     count = 0.0
     for j in range(at, at + size):
         one = 1.0 if peak == np.inf and scores[j] == np.inf else 0.0
@@ -250,33 +167,33 @@ def soften_odd(scores, at, size, peak):
 
 
 @inline
-def soften_narrow(scores, at, size, m, peak, slope2):
-    """Scores of whole panels become weights relative to the peak. `scores` is one line.
+def exp_scores_float32(scores, at, size, m, peak, beta2):
+    """Turn scores of whole panels, in a flat array, into weights relative to the peak.
 
-    Gives the factor by which what came before, relative to m, shrinks, and the sum.
+    Returns the factor that rescales earlier sums, relative to m, and the sum of the weights.
     """
     if abs(peak) < np.inf:
-        total = exponentials_narrow(scores, at, size, peak, slope2)
-        return shrinking(m, peak, slope2), total
-    total = soften_odd(scores, at, size, peak)
+        total = exp_float32(scores, at, size, peak, beta2)
+        return rescale_factor(m, peak, beta2), total
+    total = exp_without_maximum(scores, at, size, peak)
     return np.float32(0.0 if peak == np.inf and m < np.inf else 1.0), total
 
 
 @inline
-def power_of(d, d_low, slope2, slope2_low):
-    """2**((d + d_low) * slope2), rounded once; 0 for a nan or far below."""
-    y, y_low = product(d, d_low, slope2, slope2_low)
-    inside = y >= LOWEST
-    y_low = min(max(y_low, -0.5), 0.5)  # beyond that the slope is so steep that only d counts
-    t, power = exp2_parts(y if inside else LOWEST, y_low if inside else 0.0)
+def exp2_double_double(d, d_lo, beta2, beta2_lo):
+    """2**((d + d_lo) * beta2), rounded once; 0 for nan and below 2**LOWEST_EXPONENT."""
+    y, y_lo = product(d, d_lo, beta2, beta2_lo)
+    inside = y >= LOWEST_EXPONENT
+    y_lo = min(max(y_lo, -0.5), 0.5)  # beyond that beta is so large that only d matters
+    t, power = exp2_parts(y if inside else LOWEST_EXPONENT, y_lo if inside else 0.0)
     return fma(power, t, power) * UNBIAS64 if inside else 0.0
 
 
 @inline
-def exponentials_wide(scores, low, r, size, m, slope2, slope2_low):
+def exp_float64(scores, lo, r, size, m, beta2, beta2_lo):
     for j in range(size):
-        d, d_low = two_difference(scores[r, j], m)
-        scores[r, j] = power_of(d, d_low + low[r, j], slope2, slope2_low)
+        d, d_lo = two_difference(scores[r, j], m)
+        scores[r, j] = exp2_double_double(d, d_lo + lo[r, j], beta2, beta2_lo)
     total, rest = 0.0, 0.0
     for j in range(size):
         total, carry = two_sum(total, scores[r, j])
@@ -285,126 +202,69 @@ def exponentials_wide(scores, low, r, size, m, slope2, slope2_low):
 
 
 @kernel
-def soften_wide(scores, low, r, size, m, peak, slope, slope_low):
-    """The same in two words, with weights exp(slope * (score - peak)), and so is the sum."""
+def exp_scores_float64(scores, lo, r, size, m, peak, beta, beta_lo):
+    """exp_scores_float32 for double-doubles, with weights exp(beta * (score - peak)).
+
+    Returns (factor, sum, sum_lo).
+    """
     if peak == -np.inf or peak != peak:
         scores[r, :size] = 0.0
         return 1.0, 0.0, 0.0
     if peak == np.inf:
         return 1.0 if m == np.inf else 0.0, count_infinite(scores, r, size), 0.0
-    slope2 = min(slope * LOG2E, LARGEST64)
-    slope2_low = 0.0 if slope2 == LARGEST64 else fma(slope, LOG2E, -slope2) + slope_low * LOG2E
-    total, rest = exponentials_wide(scores, low, r, size, peak, slope2, slope2_low)
-    return power_of(m - peak, 0.0, slope2, slope2_low), total, rest
+    beta2 = min(beta * LOG2E, LARGEST64)
+    beta2_lo = 0.0 if beta2 == LARGEST64 else fma(beta, LOG2E, -beta2) + beta_lo * LOG2E
+    total, rest = exp_float64(scores, lo, r, size, peak, beta2, beta2_lo)
+    return exp2_double_double(m - peak, 0.0, beta2, beta2_lo), total, rest
 
 
-# `line` holds all scores in one line. The peaks of all rows of a tile are found before their
-# weights: so the processor need not wait for one before it begins with the next.
+# `line` is the flat view of all scores. The peaks of all rows of a tile are found before their
+# weights, so that the processor need not wait for one row before it begins the next.
 
 
 @inline
-def peak_of(scores, line, low, r, size, m):
-    """The largest of m and the scores of row r, or nan; -inf fills the last panel."""
-    if low is None:
+def peak_of_row(scores, line, lo, r, size, m):
+    """The largest of m and the scores of row r, or nan. Pads the last panel with -inf."""
+    if lo is None:
         at, whole = r * scores.shape[1], -(-size // LANES32) * LANES32
         for j in range(at + size, at + whole):
             line[j] = -np.inf
-        return peak_narrow(line, at, whole, m)
+        return max_of_panels(line, at, whole, m)
     else:
-        return largest(scores, r, size, m)
+        return max_of_row(scores, r, size, m)
 
 
 @inline
-def soften(scores, line, low, r, size, m, peak, slope, slope_low):
-    """(factor, sum, what its rounding left) of row r, whose peak is known; it was m before."""
-    if low is None:
+def exp_scores(scores, line, lo, r, size, m, peak, beta, beta_lo):
+    """Turn row r into weights. Returns (factor, sum, sum_lo); the peak so far was m."""
+    if lo is None:
         at, whole = r * scores.shape[1], -(-size // LANES32) * LANES32
-        factor, total = soften_narrow(line, at, whole, m, peak, slope2_of(slope))
+        factor, total = exp_scores_float32(line, at, whole, m, peak, beta2_of(beta))
         return scores.dtype.type(factor), total, 0.0
     else:
-        return soften_wide(scores, low, r, size, m, peak, slope, slope_low)
+        return exp_scores_float64(scores, lo, r, size, m, peak, beta, beta_lo)
 
 
 @kernel
-def add_values(scores, first, depths, values, clean, acc, acc_low, factors):
-    """acc = factor * acc + scores . values, for the keys of one tile; `factors` are used up.
+def denominator_of(peak, total, rest, has_bias, beta, beta_lo, sink):
+    """(denominator, its lo, its logarithm) of one query, including the sink.
 
-    A tile with an inf or nan among its values is added key by key, without those of weight 0.
-    """
-    width, features = scores.shape[1], acc.shape[1]
-    rows = ROWS32 if acc_low is None else ROWS64
-    lanes = LANES32 if acc_low is None else LANES64
-    if not clean:
-        for r in range(scores.shape[0]):
-            for j in range(features):
-                total = np.float64(acc[r, j]) * factors[r]
-                for k in range(depths[r]):
-                    if scores[r, k] != 0.0:
-                        v = values[j // lanes, first + k, j % lanes]
-                        total += np.float64(scores[r, k]) * v
-                acc[r, j] = total
-                if acc_low is not None:
-                    acc_low[r, j] *= factors[r]
-        return
-    for begin in range(0, depths[-1], DEPTH):
-        if begin == DEPTH:
-            factors[:] = 1.0
-        for p in range(values.shape[0]):
-            start = (p * values.shape[1] + first + begin) * lanes
-            upcoming = start + values.shape[1] * lanes
-            if p + 1 == values.shape[0]:
-                upcoming = (first + begin + DEPTH) * lanes
-            for i in range(0, scores.shape[0], rows):
-                depth, at = min(depths[i + rows - 1] - begin, DEPTH), i * features + p * lanes
-                if depth > 0:
-                    add_tile(
-                        scores,
-                        i * width + begin,
-                        width,
-                        1,
-                        values,
-                        start,
-                        depth,
-                        acc,
-                        acc_low,
-                        at,
-                        features,
-                        factors,
-                        i,
-                        upcoming,
-                    )
-
-
-@kernel
-def close(peak, total, rest, biased, slope, slope_low, sink):
-    """(denominator in two words, its logarithm) of one query, the sink added.
-
-    The denominator is nan for a row with a nan, and inf where the weights are to be 0.
+    The denominator is nan for a row with a nan, and inf where all weights are 0.
     """
     if peak != peak:
         return np.nan, 0.0, np.nan
     if peak == -np.inf or sink == np.inf:
         return np.inf, 0.0, sink
-    z, z_low = np.float64(peak), 0.0
-    if not biased and abs(z) < np.inf:
-        z, z_low = product(z, 0.0, slope, slope_low)
+    z, z_lo = np.float64(peak), 0.0
+    if not has_bias and abs(z) < np.inf:
+        z, z_lo = product(z, 0.0, beta, beta_lo)
     if sink > -np.inf:
-        d, d_low = two_difference(sink, z)
-        d, d_low = two_sum(d, d_low - z_low)
+        d, d_lo = two_difference(sink, z)
+        d, d_lo = two_sum(d, d_lo - z_lo)
         if d > LOG_LARGEST64:
             return np.inf, 0.0, sink
-        share = math.exp(d) * (1.0 + d_low) if d > LOWEST else 0.0
+        share = math.exp(d) * (1.0 + d_lo) if d > LOWEST_EXPONENT else 0.0
         total, carry = two_sum(total, share)
         rest += carry
     total, rest = two_sum(total, rest)
-    return total, rest, z + (math.log(total) + z_low)
-
-
-@inline
-def over_two_words(a, a_low, total, rest):
-    """(a + a_low) / (total + rest), rounded about once."""
-    if not abs(a) < np.inf:
-        return a / total  # a_low is nan there
-    out = (a + a_low) / total
-    lost = fma(-out, total, a) + (a_low - out * rest)
-    return out + lost / total if abs(out) < np.inf and total < np.inf else out
+    return total, rest, z + (math.log(total) + z_lo)
