@@ -4,11 +4,11 @@ Tests that need a library that is not installed are skipped, and said to need it
 """
 
 import gc
-from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
-from optional import MISSING, Absent
+from optional import MISSING, OF_TORCH, SOURCE, Absent
 
 settings.register_profile(
     "fixed",
@@ -22,17 +22,17 @@ settings.load_profile("fixed")
 
 # A process takes a file at a time. These take a minute and more: begun last, one of them would
 # keep a single processor busy at the end.
-LONG = ("bounds", "libraries", "laws", "attention", "foreign", "softmax", "report")
-
-
-SOURCE = Path(__file__).parents[1] / "src" / "hotmax"
-# Modules that import torch at their top, and so cannot be read for their examples without it.
-OF_TORCH = (
-    "torch.py",
-    "_backends/torch.py",
-    "_backends/torch_softmax.py",
-    "_backends/torch_losses.py",
-    "_backends/torch_attention.py",
+LONG = (
+    "bounds",
+    "libraries",
+    "capabilities",
+    "laws",
+    "library_losses",
+    "attention",
+    "generated_code",
+    "softmax",
+    "report_page",
+    "snapshot",
 )
 
 
@@ -69,13 +69,7 @@ def pytest_collection_finish():
     gc.set_threshold(100_000, 20, 20)
 
 
-STATES = {}
-
-
-@pytest.fixture(autouse=True)
-def same_numbers(request):
-    """A test draws the same from its module's RNG, whichever tests ran before it in its process."""
-    module = getattr(request.node, "module", None)
-    if source := getattr(module, "RNG", None):
-        state = STATES.setdefault(module.__name__, source.bit_generator.state)
-        source.bit_generator.state = state
+@pytest.fixture
+def rng():
+    """The same numbers for each test, whichever tests ran before it in its process."""
+    return np.random.default_rng(0)

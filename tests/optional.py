@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,16 @@ import pytest
 # What pyproject.toml asks for on some versions of Python only.
 OPTIONAL = ("torch", "transformers", "torchmetrics")
 MISSING = tuple(name for name in OPTIONAL if importlib.util.find_spec(name) is None)
+
+SOURCE = Path(__file__).parents[1] / "src" / "hotmax"
+# Modules that import torch at their top, and so cannot be read for their examples without it.
+OF_TORCH = (
+    "torch.py",
+    "_backends/torch.py",
+    "_backends/torch_softmax.py",
+    "_backends/torch_losses.py",
+    "_backends/torch_attention.py",
+)
 
 
 class Absent:

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from arrays import DIRECT, KINDS
+from attention_cases import normal, qkv, sdpa
 from optional import torch
-from test_attention import normal, qkv, sdpa
 
 import hotmax as hm
 

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
+from attention_cases import normal, qkv, sdpa
 from optional import torch
-from test_attention import normal, qkv, sdpa
 
 import hotmax as hm
 

@@ -290,13 +290,13 @@ def test_with_return_grad_the_loss_keeps_its_gradient(generic):
 
 
 @pytest.mark.parametrize("direct", [True, False])
-def test_linear_in_tiles(direct):
+def test_linear_in_tiles(direct, rng):
     """Each is computed again for its gradient, from all that it was computed from."""
     arrays = {
-        "hidden": RNG.normal(size=(20, 4)),
-        "weight": RNG.normal(size=(6, 4)),
-        "targets": RNG.integers(0, 6, 20),
-        "bias": RNG.normal(size=6),
+        "hidden": rng.normal(size=(20, 4)),
+        "weight": rng.normal(size=(6, 4)),
+        "targets": rng.integers(0, 6, 20),
+        "bias": rng.normal(size=6),
         "temperature": np.array(0.7),
     }
     learned = ("hidden", "weight") if direct else ("hidden", "weight", "bias", "temperature")

@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
-from test_calibration_calibrators import MANY, ONE_BY_ONE, TWO, classes_of, sample
+from calibration_samples import MANY, ONE_BY_ONE, TWO, classes_of, sample
 
 from hotmax import calibration as c
 

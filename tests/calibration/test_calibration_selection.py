@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import reference_calibration as reference
-from test_calibration_calibrators import sample
+from calibration_samples import sample
 
 from hotmax import calibration as c
 

@@ -16,7 +16,6 @@ from hotmax._kernels.simd.staging import turned
 from hotmax._kernels.softmax.short_logs import log1p_short
 
 mp = reference.mp
-RNG = np.random.default_rng(0)
 
 
 @njit
@@ -70,10 +69,11 @@ def maximum_of(a, b):
 
 def grid(low: float, high: float, dense: int, random: int) -> np.ndarray:
     """Evenly spaced, at random, and at and beside every half: where the polynomial changes over."""
+    rng = np.random.default_rng(0)
     halves = np.arange(math.ceil(2 * low), math.floor(2 * high) + 1) / 2
     halves = halves[:: max(1, halves.size // 200)]
     beside = np.concatenate([np.nextafter(halves, -np.inf), halves, np.nextafter(halves, np.inf)])
-    all_of_them = [np.linspace(low, high, dense), RNG.uniform(low, high, random), beside]
+    all_of_them = [np.linspace(low, high, dense), rng.uniform(low, high, random), beside]
     return np.clip(np.concatenate(all_of_them), low, high)
 
 
@@ -84,13 +84,13 @@ def relative(got, true) -> float:
 # --- exp2 -------------------------------------------------------------------------------------
 
 
-def test_exp2_parts():
+def test_exp2_parts(rng):
     """power * (1 + t) is 2**(y + y_low + BIAS), but for the roundings of f and t.
 
     f is up to 1/2 and t up to 0.41 of 1 + t, which is 0.7 at least: together less than 2**-53.
     """
     y = np.concatenate([grid(-1.0, 1.0, 2001, 1000), grid(-1140.0, 1.0, 1501, 1000)])
-    y_low = y * RNG.uniform(-(2.0**-53), 2.0**-53, y.size)
+    y_low = y * rng.uniform(-(2.0**-53), 2.0**-53, y.size)
     t, power = exp2_parts_of(y, y_low)
     assert (np.frexp(power)[0] == 0.5).all()
     assert np.abs(t).max() < 0.4143  # 2**f - 1 with f up to 1/2
@@ -144,7 +144,7 @@ def test_exp2_plain():
 
 @pytest.mark.parametrize("m", [0.0, 3.7, -80.0, 1000.0])
 @pytest.mark.parametrize("temperature", [1.0, 0.7, 30.0, -0.7])
-def test_exp2_line32(m, temperature):
+def test_exp2_line32(m, temperature, rng):
     """exp(x / T) / 2**k in float32 arithmetic, from a two-word slope: within an ULP."""
     from hotmax._kernels.softmax.float32 import line32, peak_of, unit_of
 
@@ -152,7 +152,7 @@ def test_exp2_line32(m, temperature):
     constants = tuple(np.float32(c) for c in njit(lambda m, t: line32(m, t))(m, temperature))
     k = 2 * round(m / size / math.log(2.0) / 2)
     low = (k + words.LOWEST32) * math.log(2.0) * size
-    v = np.concatenate([np.linspace(low, m, 1500), RNG.uniform(m - 5 * size, m, 1500), [m]])
+    v = np.concatenate([np.linspace(low, m, 1500), rng.uniform(m - 5 * size, m, 1500), [m]])
     v = np.clip(v.astype(np.float32), np.float32(low), np.float32(m))
     x = v if temperature > 0 else -v
     got = exp2_line32_of(x, *constants)
@@ -192,12 +192,12 @@ def test_reach32():
 
 @pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 31, 33, 48, 100, 1000])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_top_two_and_ties(n, sign):
+def test_top_two_and_ties(n, sign, rng):
     from hotmax._kernels.softmax.float32 import count_ties, top_two
 
     sign = np.float32(sign)
     for turn in range(200):
-        x = RNG.standard_normal(n).astype(np.float32)
+        x = rng.standard_normal(n).astype(np.float32)
         if turn % 2:
             x = np.round(x)
         ordered = np.sort(np.append(sign * x, -np.inf))
@@ -210,12 +210,12 @@ def test_top_two_and_ties(n, sign):
 # --- log --------------------------------------------------------------------------------------
 
 
-def test_log1p_parts():
+def test_log1p_parts(rng):
     """Two words of log(1 + s + s_low), from tiny to huge: worst between 0.2 and 2."""
     s = np.concatenate(
         [
-            2.0 ** RNG.uniform(-1000, 100, 1500),
-            2.0 ** RNG.uniform(-70, 4, 1500),
+            2.0 ** rng.uniform(-1000, 100, 1500),
+            2.0 ** rng.uniform(-70, 4, 1500),
             np.linspace(0, 3, 1501),
             np.nextafter(math.sqrt(0.5) * 2.0 ** np.arange(1, 30) - 1, np.inf),
             np.arange(64.0),
@@ -224,7 +224,7 @@ def test_log1p_parts():
     )
     worst = 0.0
     for value in s.tolist():
-        low = value * float(RNG.uniform(-(2.0**-53), 2.0**-53))
+        low = value * float(rng.uniform(-(2.0**-53), 2.0**-53))
         high, rest = words.log1p_parts(value, low)
         true = mp.log1p(mp.mpf(value) + mp.mpf(low))
         if true == 0:
@@ -234,12 +234,12 @@ def test_log1p_parts():
     assert worst < 2.0**-56.5
 
 
-def test_log1p_short():
+def test_log1p_short(rng):
     """To 2**-36 relative, for what up to 64 classes can sum to."""
     s = np.concatenate(
         [
             [0.0],
-            2.0 ** RNG.uniform(-1000, 6, 1500),
+            2.0 ** rng.uniform(-1000, 6, 1500),
             np.linspace(0, 63, 2001),
             *(np.sqrt(0.5) * 2.0 ** np.arange(1, 7) - 1 + e for e in (-1e-9, 0.0, 1e-9)),
         ]
@@ -254,9 +254,10 @@ def test_log1p_short():
 
 
 def pairs() -> list[tuple[float, float]]:
-    a = RNG.standard_normal(3000) * 2.0 ** RNG.integers(-300, 300, 3000)
-    b = RNG.standard_normal(3000) * 2.0 ** RNG.integers(-300, 300, 3000)
-    near = a * (1 + RNG.integers(-8, 8, 3000) * 2.0**-52)
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal(3000) * 2.0 ** rng.integers(-300, 300, 3000)
+    b = rng.standard_normal(3000) * 2.0 ** rng.integers(-300, 300, 3000)
+    near = a * (1 + rng.integers(-8, 8, 3000) * 2.0**-52)
     special = [(0.0, 0.0), (1.0, 2.0**-53), (1.0, -(2.0**-54)), (5e-324, 1.0), (1.0, -1.0)]
     return [
         *zip(a, b, strict=True),
@@ -276,10 +277,10 @@ def test_two_sum_and_two_difference_are_exact():
         assert Fraction(d) + Fraction(e) == Fraction(float(a)) - Fraction(float(b))
 
 
-def test_reciprocal():
+def test_reciprocal(rng):
     """1 / (high + low) in two words."""
-    for high in 2.0 ** RNG.uniform(0, 60, 2000):
-        low = float(high * RNG.uniform(-(2.0**-53), 2.0**-53))
+    for high in 2.0 ** rng.uniform(0, 60, 2000):
+        low = float(high * rng.uniform(-(2.0**-53), 2.0**-53))
         inverse, rest = reciprocal_of(float(high), low)
         true = 1 / (mp.mpf(float(high)) + mp.mpf(low))
         assert relative(mp.mpf(inverse) + mp.mpf(rest), true) < 2.0**-100

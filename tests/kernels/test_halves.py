@@ -9,7 +9,6 @@ import pytest
 import hotmax as hm
 from hotmax._core.conversion import put
 
-RNG = np.random.default_rng(0)
 BITS = np.arange(1 << 16, dtype=np.uint16)
 every = pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16], ids=["float16", "brain"])
 
@@ -32,7 +31,7 @@ def test_every_half(kind):
 
 
 @every
-def test_rounding(kind):
+def test_rounding(kind, rng):
     """Halves, the middles between them, what lies next to both, and any bits at all."""
     with np.errstate(all="ignore"):
         halves = BITS.view(kind).astype(np.float32)
@@ -41,7 +40,7 @@ def test_rounding(kind):
         x = np.concatenate([halves, middles.astype(np.float32), [65519.996, 65520, np.inf, np.nan]])
         x = x.astype(np.float32)
         x = np.concatenate([x, np.nextafter(x, np.float32(np.inf)), np.nextafter(x, -x), -x])
-        bits = RNG.integers(0, 1 << 32, 1 << 20, dtype=np.uint64).astype(np.uint32)
+        bits = rng.integers(0, 1 << 32, 1 << 20, dtype=np.uint64).astype(np.uint32)
         x = np.concatenate([x, bits.view(np.float32)])
         rounded = np.empty(x.shape, kind)
         put(x, rounded)
@@ -49,9 +48,9 @@ def test_rounding(kind):
 
 
 @every
-def test_layouts(kind):
+def test_layouts(kind, rng):
     """Rows that lie apart, a turned array and the other byte order give the same."""
-    x = RNG.normal(size=(64, 130)).astype(kind)
+    x = rng.normal(size=(64, 130)).astype(kind)
     want = hm.softmax(x)
     apart = np.zeros((64, 260), kind)
     apart[:, ::2] = x

@@ -12,7 +12,6 @@ from numba import njit
 from hotmax._kernels.simd import memory, vectors as v
 from hotmax._kernels.simd.vectors import LINE, WIDTH
 
-RNG = np.random.default_rng(0)
 KINDS = [np.float32, np.float64]
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -2.5, 1e-40]
 
@@ -21,8 +20,9 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 
 def pairs(kind) -> tuple[np.ndarray, np.ndarray]:
     """Every pair of special numbers, and many others."""
+    rng = np.random.default_rng(0)
     a, b = (c.ravel() for c in np.meshgrid(SPECIAL, SPECIAL))
-    more = RNG.standard_normal((2, 64)) * 10.0 ** RNG.integers(-5, 6, (2, 64))
+    more = rng.standard_normal((2, 64)) * 10.0 ** rng.integers(-5, 6, (2, 64))
     return np.append(a, more[0]).astype(kind), np.append(b, more[1]).astype(kind)
 
 
@@ -75,8 +75,8 @@ def test_operators(kind, rule, want):
 
 
 @each_kind
-def test_fma_rounds_once(kind):
-    a, b, c = (RNG.standard_normal(512).astype(kind) for _ in range(3))
+def test_fma_rounds_once(kind, rng):
+    a, b, c = (rng.standard_normal(512).astype(kind) for _ in range(3))
     c[::2] = -(a * b)[::2]  # what is left is the rounding error of the product
     out = np.empty_like(a)
     by_vectors(lambda a, b, c: v.fma(a, b, c), 3)(a, b, c, out)
@@ -90,9 +90,9 @@ def test_fma_rounds_once(kind):
 @pytest.mark.parametrize(
     ("kind", "rounds"), [(np.float32, 12582912.0), (np.float64, 2.0**52 * 1.5)]
 )
-def test_scaled_by(kind, rounds):
+def test_scaled_by(kind, rounds, rng):
     powers = np.arange(-60, 60)[: 14 * WIDTH]
-    q = RNG.uniform(1, 2, powers.size).astype(kind)
+    q = rng.uniform(1, 2, powers.size).astype(kind)
     shifted = (powers + rounds).astype(kind)
     out = np.empty_like(q)
     by_vectors(lambda q, s: v.scaled_by(q, s), 2)(q, shifted, out)
@@ -118,8 +118,8 @@ def test_some_of_a_vector(kind, count):
     np.testing.assert_array_equal(out[:WIDTH], np.append(a[2:], np.full(WIDTH - count, 7, kind)))
 
 
-def test_between_float_types():
-    wide = RNG.standard_normal(64) * 10.0 ** RNG.integers(-50, 45, 64)
+def test_between_float_types(rng):
+    wide = rng.standard_normal(64) * 10.0 ** rng.integers(-50, 45, 64)
     out = np.empty(64, np.float32)
     by_vectors(lambda a: a, 1)(wide, out)
     with np.errstate(over="ignore"):
@@ -130,7 +130,7 @@ def test_between_float_types():
 
 
 @each_kind
-def test_across_a_vector(kind):
+def test_across_a_vector(kind, rng):
     @njit
     def across(a):
         x = v.load(a, 0)
@@ -141,7 +141,7 @@ def test_across_a_vector(kind):
             v.entry(v.spread(a[3]), 6),
         )
 
-    a = RNG.standard_normal(WIDTH).astype(kind)
+    a = rng.standard_normal(WIDTH).astype(kind)
     total, sixth, large, fourth = across(a)
     near, far = (a[0] + a[4]) + (a[2] + a[6]), (a[1] + a[5]) + (a[3] + a[7])
     assert total == near + far
@@ -151,7 +151,7 @@ def test_across_a_vector(kind):
 
 
 @each_kind
-def test_lines(kind):
+def test_lines(kind, rng):
     """Long vectors compute as short ones do, and come apart into two of them."""
 
     @njit
@@ -162,7 +162,7 @@ def test_lines(kind):
         v.store(low, 0, v.widened(first))
         v.store(high, 0, second)
 
-    a = RNG.standard_normal(LINE).astype(kind)
+    a = rng.standard_normal(LINE).astype(kind)
     out, low, high = np.empty(LINE, kind), np.empty(WIDTH), np.empty(WIDTH, kind)
     run(a, out, low, high)
     np.testing.assert_array_equal(out, np.where(a > 0, (a * np.float64(3)).astype(kind), -a))
@@ -203,7 +203,7 @@ def test_maximum_of(kind, place):
 
 
 @each_kind
-def test_streamed_lines_arrive(kind):
+def test_streamed_lines_arrive(kind, rng):
     @njit
     def run(a, out):
         for i in range(0, out.size // 2, WIDTH):
@@ -214,7 +214,7 @@ def test_streamed_lines_arrive(kind):
 
     room = np.zeros(1024 + 64, kind)
     start = (-room.ctypes.data % 64) // room.itemsize
-    a = RNG.standard_normal(1024).astype(kind)
+    a = rng.standard_normal(1024).astype(kind)
     run(a, room[start : start + 1024])
     np.testing.assert_array_equal(room[start : start + 1024], a)
     assert np.count_nonzero(room) == 1024

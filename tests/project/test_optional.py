@@ -6,8 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from conftest import OF_TORCH, SOURCE
-from optional import OPTIONAL, Absent, library
+from optional import OF_TORCH, OPTIONAL, SOURCE, Absent, library
 from subprocesses import python
 
 TESTS = Path(__file__).parents[1]

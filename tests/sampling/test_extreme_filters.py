@@ -16,7 +16,6 @@ import reference_kept_sets as reference
 import hotmax as hm
 from hotmax._kernels.sampling.selection import find_cut
 
-RNG = np.random.default_rng(0)
 B = 1e308
 LARGEST = float(np.finfo(np.float64).max)
 # The shares are sums of few powers of two, so that at inf they are reached exactly or not at all.
@@ -47,8 +46,9 @@ def kept(name, value, x, temperature):
 
 def rows():
     """Rows of a few classes between -1 and 1, with both ends and a tie."""
+    rng = np.random.default_rng(0)
     for n in (2, 3, 7):
-        x = RNG.uniform(-1.0, 1.0, n)
+        x = rng.uniform(-1.0, 1.0, n)
         x[0], x[-1] = 1.0, -1.0
         x[n // 2] = x[1]
         yield x
@@ -86,9 +86,9 @@ def test_kept_sets_below_0():
                     assert kept(name, value, x * B, temperature) == want, (name, x, temperature)
 
 
-def test_long_rows_beyond_float64():
+def test_long_rows_beyond_float64(rng):
     """Long enough for the buckets, and for groups of which most are never looked at."""
-    x = RNG.uniform(-1.0, 1.0, 4000) * B
+    x = rng.uniform(-1.0, 1.0, 4000) * B
     assert kept("top_k", 3, x, 1.0) == (x >= np.sort(x)[-3]).tolist()
     x = x[:200]
     for name in ("top_k", "top_p", "min_p", "typical_p", "top_n_sigma"):
@@ -157,8 +157,8 @@ OPTIONS = [
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("classes", [5, 100])
-def test_draws_do_not_depend_on_the_size_of_logits(options, classes):
-    x = RNG.integers(-8, 9, (40, classes)) / 8.0
+def test_draws_do_not_depend_on_the_size_of_logits(options, classes, rng):
+    x = rng.integers(-8, 9, (40, classes)) / 8.0
     for temperature in (0.25, 1.0, 1.75, math.inf):
         want = hm.sample(x, temperature=temperature, seed=5, **options)
         for power in (1023, 900, -900, -1060):
@@ -193,9 +193,9 @@ def test_draws_without_replacement_follow_softmax():
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("n", [0, 1, 10, 60, 5000])
-def test_a_cut_among_keys_that_are_not_finite_is_none(bad, n):
+def test_a_cut_among_keys_that_are_not_finite_is_none(bad, n, rng):
     """No key reaches nan, and nothing is read or written outside of the arrays."""
-    keys = RNG.normal(size=n)
+    keys = rng.normal(size=n)
     keys[n // 2 : n // 2 + 1] = bad
     room = np.full((2, n + 2), 7.0)
     for weights, target in ((None, 2.0), (np.ones(n), 0.5 * n)):
