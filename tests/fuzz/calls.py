@@ -256,7 +256,7 @@ def labels(draw: Any, drawing: Drawing, name: str) -> Call:
     if one_in(draw, 2):
         rows = np.array([[0.25, 0.75], [1.0, 0.0]], draw(st.sampled_from([np.float32, float])))
         return Call(name, (rows, smoothing), {"axis": axis})
-    return Call(name, (targets, smoothing), {"classes": classes, "axis": axis})
+    return Call(name, (targets, smoothing), {"num_classes": classes, "axis": axis})
 
 
 def attention(draw: Any, drawing: Drawing, name: str) -> Call:

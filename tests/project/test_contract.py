@@ -45,7 +45,7 @@ FLOW = (
     {"_softmax.target_entropy"},
     {"_sampling", "_attention.vjp", "_softmax.saturation"},
     {"calibration", "laws", "_regression"},
-    {"torch", "io"},
+    {"torch", "io", "integrations"},
     {"plots"},
     {"view"},
     {"__main__"},

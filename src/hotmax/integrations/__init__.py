@@ -1,0 +1,1 @@
+"""hotmax in the place of functions of other libraries."""
