@@ -11,6 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from masked_meanings import (
+    ABSENT,
+    PADDING,
+    ZERO,
+    Arguments,
+    Meaning,
+    disallowed,
+    ignored,
+    left_out,
+    refused,
+)
 from sklearn.linear_model import LogisticRegression
 
 import hotmax as hm
@@ -25,44 +36,6 @@ MANY = RNG.normal(size=(60, 3)) * 3
 MANY_LABELS = RNG.integers(0, 3, 60)
 FEATURES = RNG.normal(size=(60, 2))
 Q, K, V = RNG.normal(size=(2, 5)), RNG.normal(size=(3, 5)), RNG.normal(size=(3, 4))
-
-Arguments = dict[str, Any]
-Meaning = Callable[[Arguments, str, np.ndarray], Arguments]
-
-
-# --- what a mask can mean ----------------------------------------------------------------------
-
-
-def left_out(arguments: Arguments, name: str, mask: np.ndarray) -> Arguments:
-    """As with `where`."""
-    return {**arguments, "where": ~mask}
-
-
-def filled(value: float) -> Meaning:
-    def meaning(arguments: Arguments, name: str, mask: np.ndarray) -> Arguments:
-        return {**arguments, name: np.where(mask, value, arguments[name])}
-
-    return meaning
-
-
-ABSENT, ZERO, PADDING = filled(-np.inf), filled(0), filled(-1)
-
-
-def ignored(arguments: Arguments, name: str, mask: np.ndarray) -> Arguments:
-    """Labels that count for nothing."""
-    return {**arguments, name: np.where(mask, -100, arguments[name]), "ignore_index": -100}
-
-
-def disallowed(arguments: Arguments, name: str, mask: np.ndarray) -> Arguments:
-    """False, in `where` itself."""
-    return {**arguments, name: arguments[name] & ~mask}
-
-
-def refused(arguments: Arguments, name: str, mask: np.ndarray) -> Arguments:
-    raise AssertionError("never called")
-
-
-# --- the table ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from optional import torch
 
 import hotmax as hm
 from fuzz import numbers, wide
+from fuzz.batches import SAME, draw_batch
 from fuzz.functions import FUNCTIONS, LEFT_OUT
 from fuzz.hard_rows import draw_temperature, draw_values
 from hotmax._backends.capabilities import CAPABILITIES
@@ -71,7 +72,7 @@ def test_longdouble_agrees_with_mpmath(name):
 def test_a_fault_is_found_and_can_be_pasted(monkeypatch):
     """A softmax that is 3 ULP off, wrong bits in a layout, and an input that is written to."""
     right = hm.softmax
-    batch = numbers.draw_batch(0, 0, ("softmax",))
+    batch = draw_batch(0, 0, ("softmax",))
     x = np.random.default_rng(0).standard_normal((9, 70))
     batch = replace(
         batch,
@@ -80,7 +81,7 @@ def test_a_fault_is_found_and_can_be_pasted(monkeypatch):
         x=x,
         temperature=np.ones((9, 1)),
         where=None,
-        shape=numbers.SAME,
+        shape=SAME,
         memory="strided",
     )
     numbers.check(batch)
