@@ -36,7 +36,7 @@ help:
 	@echo "make bench     time hotmax, SciPy, PyTorch and JAX; write the tables in docs/ with PUBLISH=1"
 	@echo "make accuracy  compare them with mpmath; write the tables in docs/ with PUBLISH=1"
 	@echo "make capabilities  write the table of what works on whose arrays"
-	@echo "make tree      write CONTRIBUTING's tree of modules from their first lines"
+	@echo "make tree      write the trees in CONTRIBUTING.md and docs/modules.md"
 	@echo "make docs      build the documentation, into docs/_build/html"
 	@echo "make clean     remove .venv and everything made by a run"
 	@echo "PYTHON=python3.13 takes another Python, TESTS=tests/losses a part of the tests"

@@ -1,4 +1,7 @@
-"""The tree of modules, each with the first line of its docstring, in CONTRIBUTING.md: make tree."""
+"""The tree of the source, from the first lines of its docstrings: make tree.
+
+CONTRIBUTING.md has the packages, docs/modules.md every module.
+"""
 
 from __future__ import annotations
 
@@ -9,37 +12,48 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "hotmax"
-GUIDE = ROOT / "CONTRIBUTING.md"
 BEGIN, END = "<!-- tree:begin -->", "<!-- tree:end -->"
+COLUMN = 28  # where the descriptions begin
 
 
 def first_line(path: Path) -> str:
-    """Up to the end of its first sentence, or of the line."""
+    """The first sentence of a module's docstring, or its first line if that is shorter."""
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return text.partition("\n")[0].partition(". ")[0].rstrip(".")
 
 
-def lines(folder: Path, depth: int = 1) -> Iterator[str]:
-    """A folder's modules, then the folders in it."""
+def lines(folder: Path, all_modules: bool, depth: int = 1) -> Iterator[str]:
+    """A folder's modules (those of packages only if all are wanted), then the folders in it."""
     indent = "  " * depth
-    modules = sorted(path for path in folder.glob("*.py") if path.name != "__init__.py")
-    for path in modules:
-        yield f"{indent}{path.name:<{28 - len(indent)}}{first_line(path)}"
+    if all_modules or depth == 1:
+        for path in sorted(folder.glob("*.py")):
+            if path.name != "__init__.py":
+                yield f"{indent}{path.name:<{COLUMN - len(indent)}}{first_line(path)}"
     for path in sorted(path for path in folder.iterdir() if (path / "__init__.py").exists()):
-        yield f"{indent}{path.name + '/':<{28 - len(indent)}}{first_line(path / '__init__.py')}"
-        yield from lines(path, depth + 1)
+        name = f"{path.name}/"
+        yield f"{indent}{name:<{COLUMN - len(indent)}}{first_line(path / '__init__.py')}"
+        yield from lines(path, all_modules, depth + 1)
 
 
-def tree() -> str:
-    return "\n".join(["```", "src/hotmax/", *lines(SOURCE), "```"])
+def tree(all_modules: bool) -> str:
+    return "\n".join(["```text", "src/hotmax/", *lines(SOURCE, all_modules), "```"])
+
+
+def pages() -> dict[Path, str]:
+    """The pages that have a tree, as they should be."""
+    found = {}
+    for name, all_modules in (("CONTRIBUTING.md", False), ("docs/modules.md", True)):
+        before, rest = (ROOT / name).read_text(encoding="utf-8").split(BEGIN, 1)
+        after = rest.split(END, 1)[1]
+        found[ROOT / name] = f"{before}{BEGIN}\n{tree(all_modules)}\n{END}{after}"
+    return found
 
 
 def main() -> None:
-    whole = GUIDE.read_text(encoding="utf-8")
-    before, rest = whole.split(BEGIN, 1)
-    draft = GUIDE.with_suffix(".tmp")
-    draft.write_text(f"{before}{BEGIN}\n{tree()}\n{END}{rest.split(END, 1)[1]}", encoding="utf-8")
-    os.replace(draft, GUIDE)
+    for page, text in pages().items():
+        draft = page.with_suffix(".tmp")
+        draft.write_text(text, encoding="utf-8")
+        os.replace(draft, page)
 
 
 if __name__ == "__main__":
