@@ -18,7 +18,7 @@ from optional import torch
 
 jax.config.update("jax_enable_x64", True)
 
-DIRECT = "hotmax._backends.torch_softmax.is_direct"  # answers no where the kernels cannot go
+DIRECT = "hotmax._backends.torch_tensors.is_direct"  # answers no where the kernels cannot go
 
 
 def read_only(x: np.ndarray) -> np.ndarray:

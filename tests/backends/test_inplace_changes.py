@@ -23,7 +23,7 @@ from hotmax._attention.backward import AttentionGradients
 from hotmax._backends.capabilities import CAPABILITIES
 from hotmax._losses import generic_linear
 
-_torch_losses = library("hotmax._backends.torch_losses")
+_torch_tensors = library("hotmax._backends.torch_tensors")
 pytestmark = pytest.mark.torch
 NAMES = [name for name, works in CAPABILITIES.items() if works["torch"] == "gradients"]
 RNG = np.random.default_rng(0)
@@ -266,7 +266,7 @@ def test_a_returned_gradient_is_the_callers_own(name):
         return
     function, arrays = getattr(hm, name), arrays_of(name)
     case = Case(function, arrays, {"return_grad": True}, (next(iter(arrays)),))
-    with mock.patch.object(_torch_losses, "by_kernel", wraps=_torch_losses.by_kernel) as kernel:
+    with mock.patch.object(_torch_tensors, "by_kernel", wraps=_torch_tensors.by_kernel) as kernel:
         assert isinstance(case(), tuple)
     assert kernel.call_count == 1
     returned = case.outputs()[1:]

@@ -9,11 +9,17 @@ import numpy as np
 from hotmax._attention import generic
 from hotmax._attention.forward import for_weights, run
 from hotmax._attention.heads import Heads, Tile
-from hotmax._backends.operation import for_any_array
+from hotmax._attention.kernel_gradient import ATTENTION_GRADIENT
+from hotmax._backends.operation import NATIVE, NOT_DASK, dispatch, operation
 from hotmax._core.arrays import Array
 
 
-@for_any_array(generic.attention, attends=True)
+@operation(
+    NOT_DASK,
+    generic.attention,
+    kernel_gradient=ATTENTION_GRADIENT,
+    typed_by=("q", "k", "v"),
+)
 def attention(
     q: object,
     k: object,
@@ -71,6 +77,8 @@ def attention(
     Reference:
         Vaswani et al., Attention is all you need, 2017; Dao et al., FlashAttention, 2022.
     """
+    if type(q) not in NATIVE:
+        return dispatch(attention, locals())
     heads = Heads(
         q,
         k,
@@ -88,7 +96,7 @@ def attention(
         return (out, numbers[..., 0].astype(heads.dtype)) if return_logsumexp else out
 
 
-@for_any_array(generic.attention_weights, attends=True)
+@operation(NOT_DASK, generic.attention_weights, typed_by=("q", "k"))
 def attention_weights(
     q: object,
     k: object,
@@ -119,6 +127,8 @@ def attention_weights(
     The same in NumPy, where nothing overflows:
         (e := np.exp(q @ k.T / np.sqrt(q.shape[-1]) / T)) / e.sum(-1, keepdims=True)
     """
+    if type(q) not in NATIVE:
+        return dispatch(attention_weights, locals())
     heads = Heads(
         q,
         k,

@@ -15,6 +15,7 @@ from array_api_compat import array_namespace
 
 from hotmax._attention.backward import AttentionGradients
 from hotmax._attention.shapes import Shapes
+from hotmax._backends.layout import Array, constant, type_name
 from hotmax._backends.protocol import (
     backend_of,
     is_traced,
@@ -23,9 +24,7 @@ from hotmax._backends.protocol import (
     widest_float,
 )
 from hotmax._core.arrays import ACCEPTED, FLOATS, as_mask, as_temperature, is_foreign
-from hotmax._softmax.generic import constant, type_name
 
-Array = Any
 TILE = 1 << 24  # scores at a time
 
 
@@ -319,14 +318,7 @@ def points_of(arguments: dict[str, Any]) -> tuple[dict[str, Array], dict[str, An
 
 
 def attention_vjp(**arguments: Any) -> AttentionGradients:
-    q = arguments["q"]
-    backend = backend_of(q)
-    if backend is None or not backend.has_gradients:
-        raise TypeError(
-            f"q is a {type(q).__module__}.{type(q).__qualname__}, whose library has no "
-            f"derivatives: convert it, as in np.asarray(q)"
-        )
     points, options, gradient = points_of(arguments)
-    return AttentionGradients(
-        **backend.vjp(lambda at: attention(**at, **options), points, gradient)
-    )
+    backend = backend_of(arguments["q"])
+    assert backend is not None
+    return AttentionGradients(**backend.vjp(attention, points, options, gradient))

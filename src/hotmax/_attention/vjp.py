@@ -8,11 +8,11 @@ from hotmax._attention import generic
 from hotmax._attention.backward import AttentionGradients, Backward, like
 from hotmax._attention.forward import run
 from hotmax._attention.heads import Heads
-from hotmax._backends.operation import for_any_array
+from hotmax._backends.operation import AUTOGRAD, NATIVE, dispatch, operation
 from hotmax._core.arrays import fill_masked
 
 
-@for_any_array(generic.attention_vjp, attends=True)
+@operation(AUTOGRAD, generic.attention_vjp)
 def attention_vjp(
     q: object,
     k: object,
@@ -52,6 +52,8 @@ def attention_vjp(
         array([[-0.3128,  0.3128],
                [-0.3128,  0.3128]])
     """
+    if type(q) not in NATIVE:
+        return dispatch(attention_vjp, locals())
     heads = Heads(
         q,
         k,

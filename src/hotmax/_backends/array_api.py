@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from hotmax._backends.protocol import Backend
-from hotmax._core.arrays import Axis
-from hotmax._core.dispatch import Operation
-from hotmax._softmax.generic import Given, evaluate, weighted
+from hotmax._backends.call_arguments import CallArguments, apply_row_formula
+from hotmax._backends.protocol import ArrayOperation, Backend
 
 
 class ArrayAPI(Backend):
@@ -18,32 +16,18 @@ class ArrayAPI(Backend):
 
     name = "array_api"
 
-    def run(
-        self, operation: Operation, x: Any, axis: Axis, temperature: Any, where: Any, keepdims: bool
-    ) -> Any:
-        xp = array_namespace(x)
-        given = Given(xp, x, axis, temperature, where, xp.float64)
+    def call(self, operation: ArrayOperation, arguments: dict[str, Any]) -> Any:
+        if not operation.takes_row_formula(arguments):
+            return super().call(operation, arguments)
+        xp = array_namespace(arguments["x"])
+        checked = CallArguments(xp, *(arguments[n] for n in ("x", "axis", "temperature", "where")))
         with np.errstate(all="ignore"):  # strict arrays are NumPy's underneath
-            y = evaluate(operation.name, xp, given.x, given.temperature, given.where, given.layout)
-        if operation.reduces and not keepdims:
-            y = xp.reshape(y, given.layout.kept())
-        return y if y.dtype == given.dtype else xp.astype(y, given.dtype)
-
-    def run_weighted(
-        self,
-        x: Any,
-        weights: Any,
-        axis: Axis,
-        temperature: Any,
-        where: Any,
-        return_sign: bool,
-        keepdims: bool,
-    ) -> Any:
-        xp = array_namespace(x)
-        with np.errstate(all="ignore"):
-            return weighted(
-                xp, x, weights, axis, temperature, where, return_sign, keepdims, wide=xp.float64
+            y = apply_row_formula(
+                operation, xp, checked.x, checked.temperature, checked.where, checked.layout
             )
+        if operation.reduces and not arguments["keepdims"]:
+            y = xp.reshape(y, checked.layout.kept())
+        return y if y.dtype == checked.dtype else xp.astype(y, checked.dtype)
 
 
 BACKEND = ArrayAPI()

@@ -13,8 +13,9 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
-import hotmax
 from hotmax._backends.dask_softmax import fit
+from hotmax._backends.operation import OPERATIONS
+from hotmax._backends.protocol import Arguments, ArrayOperation
 from hotmax._core.arrays import (
     ACCEPTED,
     FLOAT64,
@@ -27,7 +28,6 @@ from hotmax._core.arrays import (
     result_type,
 )
 from hotmax._core.checks import (
-    FLOAT64_LOSSES,
     as_class_numbers,
     as_gamma,
     as_integer,
@@ -39,8 +39,6 @@ from hotmax._core.checks import (
     label_count,
     reduce_values,
 )
-
-Arguments = dict[str, Any]
 
 NUMBERS = ("entropy_temperature_derivative",)  # one for each row; so do losses
 TENSORS = {
@@ -54,8 +52,12 @@ CHECKS: dict[str, Callable[[object], object]] = {
 }
 
 
-def run(name: str, arguments: Arguments) -> da.Array:
-    """The function of this name; its first argument is a dask array."""
+def run(operation: ArrayOperation, arguments: Arguments) -> da.Array:
+    """An operation whose first argument is a dask array.
+
+    It goes into the graph by name: dask would pickle its kernels, 0.2 s a call.
+    """
+    name = operation.name
     if name == "linear_cross_entropy":
         return linear_cross_entropy(arguments)
     call = Call(name, arguments)
@@ -127,21 +129,21 @@ class Call:
 
     def temperature(self) -> None:
         if isinstance(self.options.get("temperature", 1.0), da.Array):
-            heat = self.options.pop("temperature")
-            if heat.dtype.kind not in "fiub" and heat.dtype.name != "bfloat16":
-                raise TypeError(f"temperature must hold real numbers, got {heat.dtype}")
+            temperature = self.options.pop("temperature")
+            if temperature.dtype.kind not in "fiub" and temperature.dtype.name != "bfloat16":
+                raise TypeError(f"temperature must hold real numbers, got {temperature.dtype}")
         elif "temperature" in self.options:
             numbers = as_temperature(self.options.pop("temperature"))
             if numbers.size == 1 and numbers.ndim <= self.x.ndim:
                 self.options["temperature"] = float(numbers.reshape(()))
                 return
-            heat = da.asarray(numbers)
+            temperature = da.asarray(numbers)
         else:
             return
         reduced = [1 if a in self.axes else n for a, n in enumerate(self.x.shape)]
         chunks = [(1,) if a in self.axes else c for a, c in enumerate(self.x.chunks)]
-        heat = fit(heat, tuple(reduced), chunks, "temperature", self.x_name)
-        self.arrays["temperature"] = heat, self.last(heat.ndim)
+        temperature = fit(temperature, tuple(reduced), chunks, "temperature", self.x_name)
+        self.arrays["temperature"] = temperature, self.last(temperature.ndim)
 
     def beside(self, name: str, array: da.Array) -> None:
         """An array that broadcasts to the shape of x."""
@@ -197,17 +199,17 @@ def whole_rows(x: da.Array, axes: tuple[int, ...], name: str) -> da.Array:
 
 def block(*arrays: Array, function_name: str, names: list[str], options: Arguments) -> Any:
     given = dict(zip(names, arrays, strict=True))
-    return np.asarray(getattr(hotmax, function_name)(**given, **options))
+    return np.asarray(OPERATIONS[function_name].function(**given, **options))
 
 
 def loss_block(*arrays: Array, function_name: str, names: list[str], options: Arguments) -> Array:
     """The losses of rows in float64, in which they are reduced."""
     given: Arguments = dict(zip(names, arrays, strict=True))
-    function = getattr(hotmax, function_name)
-    if function_name in FLOAT64_LOSSES:
-        return FLOAT64_LOSSES[function_name](**given, **options)
+    operation = OPERATIONS[function_name]
+    if operation.float64_losses is not None:
+        return np.asarray(operation.float64_losses(**given, **options))
     given[names[0]] = given[names[0]].astype(FLOAT64)  # these compute in it, whatever the type
-    return np.asarray(function(**given, **options, reduction="none"))
+    return np.asarray(operation.function(**given, **options, reduction="none"))
 
 
 def loss(call: Call) -> da.Array:
@@ -315,7 +317,9 @@ def linear_cross_entropy(arguments: Arguments) -> da.Array:
         for a in (weight, bias)
     ]
     nothing = np.zeros((0, *hidden.shape[-1:]), hidden.dtype)
-    hotmax.linear_cross_entropy(  # with no rows: what is wrong with the other arguments?
+    OPERATIONS[
+        "linear_cross_entropy"
+    ].function(  # with no rows: what is wrong with the other arguments?
         nothing if hidden.ndim else hidden.compute(),
         as_types[0],
         np.zeros(0, np.int64),
@@ -358,4 +362,4 @@ def linear_block(*arrays: Array, names: list[str], options: Arguments, kind: Any
     given: Arguments = dict(zip(names, arrays, strict=True))
     hidden = given["hidden"]
     given["hidden"] = hidden.astype(kind) if hidden.dtype.kind in "fV" else hidden
-    return np.asarray(hotmax.linear_cross_entropy(**given, **options))
+    return np.asarray(OPERATIONS["linear_cross_entropy"].function(**given, **options))

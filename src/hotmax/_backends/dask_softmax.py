@@ -13,6 +13,8 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
+from hotmax._backends.operation import OPERATIONS
+from hotmax._backends.protocol import Arguments, ArrayOperation
 from hotmax._core.arrays import (
     ACCEPTED,
     FLOATS,
@@ -25,7 +27,6 @@ from hotmax._core.arrays import (
     normalize_axes,
     result_type,
 )
-from hotmax._core.dispatch import Operation, map_entries, reduce_rows, reduce_weighted
 from hotmax._kernels.softmax.merging import (
     PARTS,
     describe_rows,
@@ -35,11 +36,10 @@ from hotmax._kernels.softmax.merging import (
     smoothmax_of_parts,
     softmax_of_parts,
 )
-from hotmax._kernels.softmax.weighted import weighted_rows
-from hotmax._softmax.operations import LOG_SOFTMAX, OPERATIONS, SOFTMAX
 
 # What finishes rows whose parts were merged: their entries block by block, or one number for each.
 ENTRIES = {"softmax": softmax_of_parts, "log_softmax": log_softmax_of_parts}
+EMPTY = {"softmax": 0.0, "log_softmax": -math.inf}  # where nothing is allowed
 NUMBERS = {"logsumexp": logsumexp_of_parts, "smoothmax": smoothmax_of_parts}
 
 
@@ -120,11 +120,10 @@ class Blocks:
         )
 
 
-def run(
-    operation: Operation, x: da.Array, axis: Axis, temperature: Any, where: Any, keepdims: bool
-) -> da.Array:
+def run(operation: ArrayOperation, arguments: Arguments) -> da.Array:
     """The operation goes into the graph by name: dask would pickle its kernels, 0.2 s a call."""
-    blocks = Blocks(x, axis, temperature, where)
+    x = arguments["x"]
+    blocks = Blocks(x, arguments["axis"], arguments["temperature"], arguments["where"])
     chunks = blocks.reduced_chunks if operation.reduces else x.chunks
     if blocks.whole:
         result = blocks.map(
@@ -150,7 +149,9 @@ def run(
     else:
         result = mean_of(operation.name, blocks)
     result = in_type(result, blocks.dtype)
-    return without(result, blocks.axes) if operation.reduces and not keepdims else result
+    if operation.reduces and not arguments["keepdims"]:
+        return without(result, blocks.axes)
+    return result
 
 
 def in_type(array: da.Array, dtype: Any) -> da.Array:
@@ -179,12 +180,11 @@ def whole_block(
     operation_name: str,
     masked: bool = False,
 ) -> Any:
-    operation, where = OPERATIONS[operation_name], others[0] if masked else None
+    operation = OPERATIONS[operation_name]
+    options = {"axis": axes, "temperature": temperature, "where": others[0] if masked else None}
     if operation.reduces:
-        result = reduce_rows(operation, x, axes, temperature, where, True, None)
-    else:
-        result = map_entries(operation, x, axes, temperature, where, None)
-    return np.asarray(result)
+        options["keepdims"] = True
+    return np.asarray(operation.function(x, **options))
 
 
 def merged(blocks: Blocks) -> list[da.Array]:
@@ -240,8 +240,8 @@ def merge_block(parts: Array, temperature: Array, *, axes: Any) -> Array:
     rows = np.ascontiguousarray(turned.reshape(math.prod(kept), count, PARTS))
     result = np.empty((len(rows), PARTS))
     shape = tuple(1 if a in axes else n for a, n in enumerate(parts.shape[:-1]))
-    heat = np.broadcast_to(temperature, (*shape, 1)).astype(np.float64)
-    merge_rows(rows, heat.reshape(-1), result)
+    temperatures = np.broadcast_to(temperature, (*shape, 1)).astype(np.float64)
+    merge_rows(rows, temperatures.reshape(-1), result)
     return result.reshape(*shape, PARTS)
 
 
@@ -258,7 +258,7 @@ def finish_block(
     rows, x2, t = rows_of(x, temperature, where, axes)
     result = np.empty(x2.shape, x2.dtype)
     ENTRIES[operation_name](x2, result, t, parts)
-    result[parts[:, 4] == 0] = OPERATIONS[operation_name].empty
+    result[parts[:, 4] == 0] = EMPTY[operation_name]
     target = np.empty(rows.shape, rows.dtype)
     with np.errstate(all="ignore"):
         turned = rows.turn(target)
@@ -269,17 +269,23 @@ def finish_block(
 def number_block(temperature: Array, *parts: Array, operation_name: str) -> Array:
     shape, numbers = parts[0].shape, np.empty(parts[0].size)
     together = np.stack([part.reshape(-1) for part in parts], axis=-1)
-    heat = np.broadcast_to(temperature, shape).astype(np.float64)
-    NUMBERS[operation_name](numbers, heat.reshape(-1), together)
+    temperatures = np.broadcast_to(temperature, shape).astype(np.float64)
+    NUMBERS[operation_name](numbers, temperatures.reshape(-1), together)
     return numbers.reshape(shape)
 
 
 def mean_of(name: str, blocks: Blocks) -> da.Array:
     """entropy or softargmax of rows in parts, as a sum of what each class adds, in float64."""
-    wide, axes = blocks.x.astype(np.float64), blocks.axes
-    p = run(SOFTMAX, wide, axes, blocks.temperature, blocks.where, False)
+    axes = blocks.axes
+    arguments = {
+        "x": blocks.x.astype(np.float64),
+        "axis": axes,
+        "temperature": blocks.temperature,
+        "where": blocks.where,
+    }
+    p = run(OPERATIONS["softmax"], arguments)
     if name == "entropy":
-        log_p = run(LOG_SOFTMAX, wide, axes, blocks.temperature, blocks.where, False)
+        log_p = run(OPERATIONS["log_softmax"], arguments)
         terms = da.where(p == 0, 0.0, -p * da.where(p == 0, 0.0, log_p))
     else:
         shape = [n if a in axes else 1 for a, n in enumerate(blocks.x.shape)]
@@ -297,6 +303,7 @@ def run_weighted(
     keepdims: bool,
 ) -> Any:
     """Each block's logarithm and sign, and then theirs."""
+    weights = 1.0 if weights is None else weights
     factor = weights if isinstance(weights, da.Array) else da.asarray(np.asarray(weights))
     if any(map(math.isnan, (*x.shape, *factor.shape))):
         factor = fit(factor, x.shape, x.chunks, "weights")
@@ -338,11 +345,15 @@ def weighted_block(
     masked: bool = False,
 ) -> Array:
     where = others[0] if masked else None
-    pair = reduce_weighted(weighted_rows, x, others[-1], axes, temperature, where, True, True, None)
-    return np.stack(pair, axis=-1)
+    return weighted_pair(x, others[-1], axis=axes, temperature=temperature, where=where)
 
 
 def merge_weighted_block(pairs: Array, *, axes: Any) -> Array:
     logs, signs = pairs[..., 0], pairs[..., 1]
-    pair = reduce_weighted(weighted_rows, logs, signs, axes, 1.0, None, True, True, None)
-    return np.stack(pair, axis=-1)
+    return weighted_pair(logs, signs, axis=axes)
+
+
+def weighted_pair(x: Array, weights: Array, **options: Any) -> Array:
+    """The logarithm and the sign of the sum of each row, side by side."""
+    logsumexp = OPERATIONS["logsumexp"].function
+    return np.stack(logsumexp(x, weights=weights, return_sign=True, keepdims=True, **options), -1)

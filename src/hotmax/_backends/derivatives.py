@@ -17,7 +17,7 @@ derivative by T may, each by itself, and so make a nan of what is infinite; by x
 all the mass has an error of some roundings of the largest g over T. jax takes subnormal numbers,
 also as temperatures, for 0.
 
-The formulas call the functions that they are the derivatives of, `f`, so they can be
+The formulas call the functions that they are the derivatives of, `value`, so they can be
 differentiated again.
 """
 
@@ -27,9 +27,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hotmax._softmax.generic import Layout, bits, number
+from hotmax._backends.layout import Array, Layout, bits, number
 
-Array = Any
 Functions = Callable[[str], Array]  # by name, the value of a function at the point in question
 
 
@@ -49,7 +48,7 @@ REACH = {32: Reach(2.0**-100, 2.0**100, 2.0**32), 64: Reach(2.0**-900, 2.0**900,
 COLD = 2.0**-50  # below it 0.25 (x - top) might lose digits; above, it keeps x - top in range
 
 
-class Point:
+class DerivativePoint:
     """x and T, and what all derivatives there share.
 
     z is (x - top) / T. As 1 / T and z / T may be beyond all numbers where a derivative is not, they
@@ -57,9 +56,15 @@ class Point:
     """
 
     def __init__(
-        self, xp: Any, x: Array, temperature: Any, where: Array | None, layout: Layout, f: Functions
+        self,
+        xp: Any,
+        x: Array,
+        temperature: Any,
+        where: Array | None,
+        layout: Layout,
+        value: Functions,
     ) -> None:
-        self.xp, self.x, self.layout, self.f = xp, x, layout, f
+        self.xp, self.x, self.layout, self.value = xp, x, layout, value
         zero, one = number(xp, 0.0, x), number(xp, 1.0, x)
         t = number(xp, temperature, x) if isinstance(temperature, float) else temperature
         t = xp.astype(t, x.dtype)
@@ -135,24 +140,24 @@ class Point:
 # --- derivatives by z ----------------------------------------------------------------------------
 
 
-def pull_softmax(at: Point, p: Array, g: Array) -> Array:
+def pull_softmax(at: DerivativePoint, p: Array, g: Array) -> Array:
     return p * (at.only_present(g) - at.mean(p, g))
 
 
-def pull_log_softmax(at: Point, p: Array, g: Array) -> Array:
+def pull_log_softmax(at: DerivativePoint, p: Array, g: Array) -> Array:
     g = at.only_present(g)
     return g - p * at.sum(g)
 
 
-def pull_logsumexp(at: Point, p: Array, g: Array) -> Array:
+def pull_logsumexp(at: DerivativePoint, p: Array, g: Array) -> Array:
     return g * p
 
 
-def pull_entropy(at: Point, p: Array, g: Array) -> Array:
+def pull_entropy(at: DerivativePoint, p: Array, g: Array) -> Array:
     return -g * (p * at.surprise(p))
 
 
-def pull_softargmax(at: Point, p: Array, g: Array) -> Array:
+def pull_softargmax(at: DerivativePoint, p: Array, g: Array) -> Array:
     return g * (p * at.distance(p))
 
 
@@ -165,9 +170,11 @@ PULL = {
 }
 
 
-def pull(name: str, at: Point, g: Array, by_temperature: bool) -> tuple[Array, Array | None]:
+def pull(
+    name: str, at: DerivativePoint, g: Array, by_temperature: bool
+) -> tuple[Array, Array | None]:
     """The derivatives by x, and by T if wanted, one for each row."""
-    p = at.f("softmax")
+    p = at.value("softmax")
     if name == "smoothmax":
         return at.only_present(g * p), g * entropy_of(at) if by_temperature else None
     by_z = at.only_present(PULL[name](at, p, g))
@@ -181,12 +188,12 @@ def pull(name: str, at: Point, g: Array, by_temperature: bool) -> tuple[Array, A
     return by_x, -change * half
 
 
-def entropy_of(at: Point) -> Array:
+def entropy_of(at: DerivativePoint) -> Array:
     """The entropy; 0 where no class is there."""
-    return at.xp.where(at.any(at.present), at.f("entropy"), at.zero)
+    return at.xp.where(at.any(at.present), at.value("entropy"), at.zero)
 
 
-def shift(at: Point) -> Array:
+def shift(at: DerivativePoint) -> Array:
     """What `half * half / quarter` turns into top / T^2."""
     return at.within(at.top * at.quarter * at.root * at.root)
 
@@ -194,7 +201,7 @@ def shift(at: Point) -> Array:
 # --- changes along z -----------------------------------------------------------------------------
 
 
-def along(name: str, at: Point, p: Array, v: Array) -> Array:
+def along(name: str, at: DerivativePoint, p: Array, v: Array) -> Array:
     """The change of a function as z moves along v."""
     if name == "softmax":
         return p * at.deviations(p, v)
@@ -207,9 +214,9 @@ def along(name: str, at: Point, p: Array, v: Array) -> Array:
     return at.mean(p, at.distance(p) * v)
 
 
-def push(name: str, at: Point, dx: Array, dt: Array | None) -> Array:
+def push(name: str, at: DerivativePoint, dx: Array, dt: Array | None) -> Array:
     """The change of a function as x moves by dx and T by dt, or T is fixed."""
-    p = at.f("softmax")
+    p = at.value("softmax")
     dx = at.only_present(dx)
     if name == "smoothmax":
         change = at.mean(p, dx)

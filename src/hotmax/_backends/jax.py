@@ -10,11 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hotmax._backends.derivatives import Point, push
-from hotmax._backends.protocol import Arguments, Array, Backend
-from hotmax._core.arrays import Axis
-from hotmax._core.dispatch import Operation
-from hotmax._softmax.generic import Given, Layout, evaluate, weighted, words
+from hotmax._backends.call_arguments import (
+    CallArguments,
+    apply_row_formula,
+    temperature_hi_lo,
+)
+from hotmax._backends.derivatives import DerivativePoint, push
+from hotmax._backends.layout import Layout
+from hotmax._backends.operation import OPERATIONS
+from hotmax._backends.protocol import Arguments, Array, ArrayOperation, Backend, Formula
 
 
 class Jax(Backend):
@@ -24,7 +28,7 @@ class Jax(Backend):
     has_gradients = takes_values = True
 
     def to_numpy(self, x: Array, name: str = "x") -> Any:
-        if is_traced(x):
+        if is_tracer(x):
             raise TypeError(f"{name} is traced, as inside jax.jit: call this outside of it")
         return np.asarray(x)
 
@@ -36,7 +40,7 @@ class Jax(Backend):
         return jnp.asarray(array.astype(kind))
 
     def is_traced(self, x: Array) -> bool:
-        return is_traced(x)
+        return is_tracer(x)
 
     def stop_gradient(self, x: Array) -> Array:
         return jax.lax.stop_gradient(x)
@@ -45,7 +49,7 @@ class Jax(Backend):
         return {}  # jax moves arrays itself, and takes no hint while it traces
 
     def widest_float(self, xp: Any) -> Any:
-        return wide()
+        return widest_jax_float()
 
     def map_tiles(
         self,
@@ -62,51 +66,22 @@ class Jax(Backend):
             jnp.pad(rows, ((0, more), (0, 0))).reshape(-1, step, features),
             jnp.pad(labels, (0, more)).reshape(-1, step),
         )
-        again = jax.checkpoint(lambda h, y: function(h, y, *shared))
-        return jax.lax.map(lambda tile: again(*tile), tiles).reshape(-1)[:count]
+        recomputed = jax.checkpoint(lambda h, y: function(h, y, *shared))
+        return jax.lax.map(lambda tile: recomputed(*tile), tiles).reshape(-1)[:count]
 
-    def vjp(self, function: Callable[[Arguments], Array], points: Arguments, g: Array) -> Arguments:
-        _, pull = jax.vjp(function, points)
+    def vjp(self, formula: Formula, points: Arguments, options: Arguments, g: Array) -> Arguments:
+        _, pull = jax.vjp(lambda at: formula(**at, **options), points)
         gradients: Arguments = pull(g)[0]
         return gradients
 
-    def run(
-        self, operation: Operation, x: Any, axis: Axis, temperature: Any, where: Any, keepdims: bool
-    ) -> Any:
-        given = Given(jnp, x, axis, temperature, where, wide(), is_traced(x, temperature))
-        layout, heat = given.layout, given.temperature
-        if isinstance(heat, float):
-            heat = words(jnp, heat, given.x)
-        y = value(operation.name, layout.axes, given.x, heat, given.where)
-        if operation.reduces and not keepdims:
-            y = jnp.reshape(y, layout.kept())
-        return y.astype(given.dtype)
-
-    def run_weighted(
-        self,
-        x: Any,
-        weights: Any,
-        axis: Axis,
-        temperature: Any,
-        where: Any,
-        return_sign: bool,
-        keepdims: bool,
-    ) -> Any:
-        return weighted(
-            jnp, x, weights, axis, temperature, where, return_sign, keepdims,
-            wide=wide(), traced=is_traced(x, temperature, weights),
-        )  # fmt: skip
-
-    def call(
-        self,
-        function: Callable[..., Any],
-        formula: Callable[..., Any],
-        by: tuple[str, ...],
-        arguments: Arguments,
-        return_grad: bool,
-    ) -> Any:
-        if not return_grad:
+    def call(self, operation: ArrayOperation, arguments: Arguments) -> Any:
+        if operation.takes_row_formula(arguments):
+            return run_row_formula(operation, arguments)
+        formula = operation.formula
+        assert formula is not None
+        if not arguments.pop("return_grad", False):
             return formula(**arguments)
+        by = operation.differentiable
         names = [name for name in by if arguments[name] is not None]
 
         def summed(points: Arguments) -> Any:
@@ -122,33 +97,48 @@ class Jax(Backend):
 BACKEND = Jax()
 
 
-def wide() -> Any:
+def widest_jax_float() -> Any:
     """The type that integers are computed in: jax has float64 only if it was switched on."""
     return jnp.result_type(float)
 
 
-def is_traced(*arrays: Any) -> bool:
-    return any(isinstance(array, jax.core.Tracer) for array in arrays)
+def is_tracer(array: Any) -> bool:
+    return isinstance(array, jax.core.Tracer)
+
+
+def run_row_formula(operation: ArrayOperation, arguments: Arguments) -> Any:
+    """One of the softmax family."""
+    x, axis, where = arguments["x"], arguments["axis"], arguments["where"]
+    checked = CallArguments(jnp, x, axis, arguments["temperature"], where)
+    layout, temperature = checked.layout, checked.temperature
+    if isinstance(temperature, float):
+        temperature = temperature_hi_lo(jnp, temperature, checked.x)
+    y = value(operation.name, layout.axes, checked.x, temperature, checked.where)
+    if operation.reduces and not arguments["keepdims"]:
+        y = jnp.reshape(y, layout.kept())
+    return y.astype(checked.dtype)
 
 
 # Jitted: one program for all temperatures, where jax would compile a hundred operations apart, and
-# call each by itself. A number as temperature comes in two words, with all its digits.
+# call each by itself. A number as temperature comes as a double-double, with all its digits.
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 @partial(jax.jit, static_argnums=(0, 1))
-def value(name: str, axes: tuple[int, ...], x: Any, heat: Any, where: Any) -> Any:
+def value(name: str, axes: tuple[int, ...], x: Any, temperature: Any, where: Any) -> Any:
     x = jnp.asarray(x)  # numerical checks of derivatives hand in NumPy arrays
-    return evaluate(name, jnp, x, heat, where, Layout(x.shape, axes))
+    layout = Layout(x.shape, axes)
+    return apply_row_formula(OPERATIONS[name], jnp, x, temperature, where, layout)
 
 
 @value.defjvp
 @partial(jax.jit, static_argnums=(0, 1))
 def value_and_change(name: str, axes: tuple[int, ...], at: Any, changes: Any) -> Any:
-    x, heat, where = jnp.asarray(at[0]), at[1], at[2]
+    x, temperature, where = jnp.asarray(at[0]), at[1], at[2]
 
     def function(other: str) -> Any:
-        return value(other, axes, x, heat, where)
+        return value(other, axes, x, temperature, where)
 
-    fixed = isinstance(heat, tuple)
-    point = Point(jnp, x, heat[0] if fixed else heat, where, Layout(x.shape, axes), function)
-    by_heat = None if fixed else changes[1].astype(x.dtype)
-    return function(name), push(name, point, changes[0], by_heat)
+    fixed = isinstance(temperature, tuple)
+    t = temperature[0] if fixed else temperature
+    point = DerivativePoint(jnp, x, t, where, Layout(x.shape, axes), function)
+    by_temperature = None if fixed else changes[1].astype(x.dtype)
+    return function(name), push(name, point, changes[0], by_temperature)

@@ -1,67 +1,162 @@
-"""One function for NumPy arrays, and for those of other libraries.
+"""One way in for the arrays of every library: `@operation` declares, `dispatch` calls.
 
-A function is written for NumPy, beside a formula that any array library can run. What its first
-argument is decides: torch tensors on the CPU share their memory with NumPy and go to the first,
-with its gradient as their derivative; so do blocks of dask arrays; all others go to the formula.
+Every public function over arrays is written for NumPy, and begins
+
+    if type(logits) not in NATIVE:
+        return dispatch(cross_entropy, locals())
+
+NATIVE holds the types that NumPy reads itself, so a call with NumPy arrays costs one look-up and no
+Python function. `@operation` registers what else there is to know, and returns the function as it
+is: the formula that any array library can run, the arguments that can be differentiated, and what
+works where:
+
+gradients   the same kind of array comes back, and can be differentiated
+lazy        the same kind comes back, and nothing is computed before it is asked for
+values      the same kind comes back
+numbers     what comes back is no array
+no          a TypeError names the kind; convert with np.asarray
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
-from hotmax._backends.protocol import backend_of
+from hotmax._backends.protocol import (
+    ArrayOperation,
+    Backend,
+    Formula,
+    KernelGradient,
+    backend_of,
+)
 from hotmax._core.arrays import as_mask, refuse_masked
 
-P = ParamSpec("P")
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+Works = Mapping[str, str]
+
+EVERYWHERE = {
+    "numpy": "values",
+    "torch": "gradients",
+    "jax": "gradients",
+    "dask": "lazy",
+    "array_api": "values",
+}
+LABELS = {**EVERYWHERE, "dask": "values"}  # labels are checked before any work, so Dask computes
+VALUES = dict.fromkeys(EVERYWHERE, "values")
+NOT_DASK = {**EVERYWHERE, "dask": "no"}
+AUTOGRAD = {**NOT_DASK, "array_api": "no"}
+IN_MEMORY = {**AUTOGRAD, "torch": "values", "jax": "values"}
+NUMBERS = {**IN_MEMORY, "numpy": "numbers", "torch": "numbers", "jax": "numbers"}
+
+OPERATIONS: dict[str, ArrayOperation] = {}
+
+# Types that NumPy reads itself, or that have no meaning in any library. It grows as types come by.
+NATIVE: set[type] = {np.ndarray, float, int, list, tuple, bool, type(None)}
 
 
-def for_any_array(
-    formula: Callable[..., Any], by: tuple[str, ...] = (), attends: bool = False
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let a function take arrays of other libraries too; `by` names what it gives gradients for.
+def operation(
+    works: Works,
+    formula: Formula | None = None,
+    *,
+    row_formula: Formula | None = None,
+    reduces: bool = False,
+    differentiable: tuple[str, ...] = (),
+    rowwise: bool = True,
+    kernel_gradient: KernelGradient | None = None,
+    typed_by: tuple[str, ...] | None = None,
+    formula_only: bool = False,
+    composed_of: str | None = None,
+    float64_losses: Callable[..., Any] | None = None,
+) -> Callable[[F], F]:
+    """Register a public function: see `ArrayOperation`. The function comes back unchanged.
 
-    `attends`: it is one of attention's, which has an autograd function of its own.
+    One without a formula works on values: arrays of other libraries are converted, and so is the
+    result. One that is composed of another operation hands its arrays on, and needs no dispatch.
     """
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        signature = inspect.signature(function)
-        name = next(iter(signature.parameters))
+    def register(function: F) -> F:
+        name = function.__qualname__
+        first = next(p for p in inspect.signature(function).parameters if p != "self")
+        OPERATIONS[name] = ArrayOperation(
+            name=name,
+            function=function,
+            first=first,
+            works=works,
+            formula=formula,
+            row_formula=row_formula,
+            reduces=reduces,
+            differentiable=differentiable,
+            rowwise=rowwise,
+            kernel_gradient=kernel_gradient,
+            typed_by=(first,) if typed_by is None else typed_by,
+            formula_only=formula_only,
+            composed_of=composed_of,
+            float64_losses=float64_losses,
+        )
+        return function
 
-        @functools.wraps(function)
-        def adapted(*args: P.args, **kwargs: P.kwargs) -> R:
-            backend = backend_of(args[0] if args else kwargs.get(name))
-            if backend is None:
-                return function(*args, **kwargs)
-            bound = signature.bind(*args, **kwargs)
-            bound.apply_defaults()
-            arguments = dict(bound.arguments)
-            check_masks(arguments)
-            if attends:
-                return backend.attend(function, formula, arguments)
-            return_grad = arguments.pop("return_grad", False)
-            return backend.call(function, formula, by, arguments, return_grad)
-
-        return adapted
-
-    return decorate
+    return register
 
 
-def check_masks(arguments: dict[str, Any]) -> None:
-    """Masked arrays of NumPy beside arrays of another library: only `where` has a place for them.
+def dispatch(function: Callable[..., R], arguments: dict[str, Any]) -> R:
+    """function(**arguments), by the backend of its first argument."""
+    declared = OPERATIONS[function.__qualname__]
+    first = arguments[declared.first]
+    backend = backend_of(first)
+    if declared.formula is None and declared.row_formula is None:
+        result: R = call_on_values(declared, backend, arguments)
+        return result
+    if backend is None:
+        NATIVE.add(type(first))
+        return function(**arguments)
+    if declared.works[backend.name] == "no":
+        raise not_taken(first, declared.first)
+    if arguments.pop("out", None) is not None:
+        raise TypeError(
+            f"out is for NumPy arrays, and {declared.first} is a "
+            f"{type(first).__module__}.{type(first).__qualname__}: leave it out"
+        )
+    for name, value in arguments.items():  # libraries drop the masks of NumPy's masked arrays
+        if isinstance(value, np.ma.MaskedArray | list | tuple):
+            if name == "where" and isinstance(value, np.ma.MaskedArray):
+                arguments[name] = as_mask(value)
+            else:
+                refuse_masked(value, name)
+    result = backend.call(declared, arguments)
+    return result
 
-    The libraries drop the mask of any other. Dask's blocks may be masked arrays themselves.
+
+def call_on_values(
+    declared: ArrayOperation, backend: Backend | None, arguments: dict[str, Any]
+) -> Any:
+    """A function without derivatives, on the values of its arguments.
+
+    `backend` is that of the first argument, and so of the result.
     """
+    values = {}
     for name, value in arguments.items():
-        backend = backend_of(value)
-        if name == "where" and isinstance(value, np.ma.MaskedArray):
-            arguments[name] = as_mask(value)
-        elif backend is None:
-            refuse_masked(value, name)
+        its = backend_of(value)
+        if its is None:
+            NATIVE.add(type(value))
+        if its is None or name == "out":
+            values[name] = value
+        elif declared.works[its.name] == "no":
+            raise not_taken(value, name)
         else:
-            backend.refuse_masked(value, name)
+            values[name] = its.to_numpy(value, name)
+    result = declared.function(**values)
+    if backend is None or not isinstance(result, np.ndarray | np.generic):
+        return result
+    first = arguments[declared.first]
+    return backend.from_numpy(result, first, keep_type=bool(declared.typed_by))
+
+
+def not_taken(x: object, name: str) -> TypeError:
+    return TypeError(
+        f"{name} is a {type(x).__module__}.{type(x).__qualname__}, and is taken here only as a "
+        f"NumPy array or a nested sequence of numbers: convert it, as in np.asarray({name})"
+    )

@@ -1,4 +1,4 @@
-"""Whose array it is, and what hotmax asks of its library.
+"""Whose array it is, what a public function declares, and what hotmax asks of an array library.
 
 One subclass of `Backend` for each array library, in a module of its own, which is imported at the
 first of its arrays. Nothing else in hotmax names a library.
@@ -8,19 +8,60 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from hotmax._core.arrays import RECOGNISERS, Axis, is_foreign
+from hotmax._core.arrays import RECOGNISERS, is_foreign
 
 Array = Any
 Arguments = dict[str, Any]
+Formula = Callable[..., Any]
 
 # name, module that is loaded if there are such arrays, their class in it
 LIBRARIES = (("torch", "torch", "Tensor"), ("jax", "jax", "Array"), ("dask", "dask.array", "Array"))
+
+
+class KernelGradient(NamedTuple):
+    """A forward and a backward pass by kernels, on NumPy arrays, for a library's autograd.
+
+    names      the arguments that it can be differentiated by
+    forward    arguments -> (result, numbers of each row), or None where it has no gradient
+    backward   (arguments, what forward gave, gradients, wanted names) -> gradients by name
+    """
+
+    names: tuple[str, ...]
+    forward: Callable[[Arguments], tuple[Any, Any] | None]
+    backward: Callable[..., Arguments]
+
+
+@dataclass(frozen=True)
+class ArrayOperation:
+    """What a public function declares by `@operation`."""
+
+    name: str
+    function: Callable[..., Any]  # on NumPy arrays
+    first: str  # the argument that says whose arrays they are
+    works: Mapping[str, str]  # by the name of a backend: see `operation.py`
+    formula: Formula | None  # with the arguments of the function, on any array library
+    row_formula: Formula | None  # of the softmax family: (xp, rows, temperature, mask) -> rows
+    reduces: bool  # a row formula with one number for each row
+    differentiable: tuple[str, ...]  # what `return_grad` gives gradients for
+    rowwise: bool  # is each row's gradient a multiple of the one that `return_grad` gives?
+    kernel_gradient: KernelGradient | None
+    typed_by: tuple[str, ...]  # the result has the common float type of these arguments
+    formula_only: bool  # other libraries never take the NumPy function
+    composed_of: str | None  # the operation that is called with the arrays, whatever they are
+    float64_losses: Callable[..., Any] | None  # the losses of rows before they are rounded
+
+    def takes_row_formula(self, arguments: Arguments) -> bool:
+        """Does this call belong to the softmax family? logsumexp with weights does not."""
+        return self.row_formula is not None and (
+            self.formula is None or (arguments["weights"] is None and not arguments["return_sign"])
+        )
 
 
 class Backend:
@@ -46,8 +87,9 @@ class Backend:
         """Is x a stand-in for values that are not known yet?"""
         return False
 
-    def refuse_masked(self, x: Array, name: str) -> None:
-        """Raise if x has a mask of its own, which the formulas would not see."""
+    def hides_values(self, x: Array) -> bool:
+        """Must checks of values be left out, since they would break a transformation of x?"""
+        return self.is_traced(x)
 
     def stop_gradient(self, x: Array) -> Array:
         """x as a constant, which no derivative goes through."""
@@ -72,57 +114,26 @@ class Backend:
     ) -> Array:
         """function(rows, labels, *shared), `step` rows at a time, in one array.
 
-        What it computes on the way is not kept for a derivative, but computed again.
+        Intermediate results are not kept for a derivative, but computed again.
         """
         cuts = [slice(first, first + step) for first in range(0, rows.shape[0], step)]
         parts = [function(rows[cut, :], labels[cut], *shared) for cut in cuts]
         return array_namespace(rows).concat(parts)
 
-    def vjp(self, function: Callable[[Arguments], Array], points: Arguments, g: Array) -> Arguments:
-        """The derivatives of function(points) by the points, times g."""
+    def vjp(self, formula: Formula, points: Arguments, options: Arguments, g: Array) -> Arguments:
+        """The derivatives of formula(**points, **options) by the points, times g."""
         raise NotImplementedError
 
-    def run(
-        self, operation: Any, x: Array, axis: Axis, temperature: Any, where: Any, keepdims: bool
-    ) -> Any:
-        """One of the softmax family."""
-        raise NotImplementedError
+    def call(self, operation: ArrayOperation, arguments: Arguments) -> Any:
+        """The operation on arrays of this library: by its formula, unless a library knows better.
 
-    def run_weighted(
-        self,
-        x: Array,
-        weights: Any,
-        axis: Axis,
-        temperature: Any,
-        where: Any,
-        return_sign: bool,
-        keepdims: bool,
-    ) -> Any:
-        """logsumexp with weights."""
-        raise NotImplementedError
-
-    def call(
-        self,
-        function: Callable[..., Any],
-        formula: Callable[..., Any],
-        by: tuple[str, ...],
-        arguments: Arguments,
-        return_grad: bool,
-    ) -> Any:
-        """A function that is written for NumPy, beside a formula for any array library.
-
-        `by` names the arguments that it gives gradients for.
+        `arguments` holds all arguments but `out`, checked for masked arrays of NumPy.
         """
-        if return_grad:
+        if arguments.pop("return_grad", False):
             raise TypeError("return_grad needs arrays of NumPy, torch or jax")
+        assert operation.formula is not None
         with np.errstate(all="ignore"):  # strict arrays are NumPy's underneath
-            return formula(**arguments)
-
-    def attend(
-        self, function: Callable[..., Any], formula: Callable[..., Any], arguments: Arguments
-    ) -> Any:
-        """attention, its weights or its gradient."""
-        return self.call(function, formula, (), arguments, False)
+            return operation.formula(**arguments)
 
 
 _backends: dict[type, Backend | None] = {np.ndarray: None, float: None, int: None, list: None}
@@ -165,6 +176,12 @@ def is_traced(x: object) -> bool:
     """Is x a stand-in for values that are not known yet?"""
     backend = backend_of(x)
     return backend is not None and backend.is_traced(x)
+
+
+def hides_values(*arrays: object) -> bool:
+    """Must checks of the values of any of these be left out?"""
+    backends = [backend_of(x) for x in arrays]
+    return any(b is not None and b.hides_values(x) for b, x in zip(backends, arrays, strict=True))
 
 
 def stop_gradient(x: Array) -> Array:

@@ -10,10 +10,8 @@ import numpy as np
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from hotmax._backends import torch_attention, torch_losses, torch_softmax
-from hotmax._backends.protocol import Arguments, Backend
-from hotmax._core.arrays import Axis
-from hotmax._core.dispatch import Operation
+from hotmax._backends import torch_attention, torch_losses, torch_softmax, torch_tensors as tensors
+from hotmax._backends.protocol import Arguments, ArrayOperation, Backend, Formula
 
 functorch = torch._C._functorch  # what torch.func is made of: torch has no public names for it
 
@@ -35,21 +33,24 @@ class Torch(Backend):
     def to_numpy(self, x: Any, name: str = "x") -> Any:
         *_, inmost = layers(x)
         if functorch.maybe_current_level() is None:
-            return torch_softmax.as_numpy(inmost.cpu())
+            return tensors.as_numpy(inmost.cpu())
         from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
         with temporarily_clear_interpreter_stack():  # which would wrap the next result again
-            return torch_softmax.as_numpy(inmost.detach().cpu())
+            return tensors.as_numpy(inmost.detach().cpu())
 
     def from_numpy(self, array: Any, like: Any, keep_type: bool = False) -> Any:
         tensor = torch.from_numpy(np.asarray(array)).to(like.device)
         return tensor.to(like.dtype) if keep_type and like.is_floating_point() else tensor
 
     def is_direct(self, x: Any) -> bool:
-        return torch_softmax.is_direct(x)
+        return tensors.is_direct(x)
 
     def is_traced(self, x: Any) -> bool:
         return any(map(functorch.is_batchedtensor, layers(x)))
+
+    def hides_values(self, x: Any) -> bool:
+        return tensors.is_compiling() or tensors.is_wrapped(x)
 
     def stop_gradient(self, x: Any) -> Any:
         return x.detach()
@@ -67,39 +68,35 @@ class Torch(Backend):
             function = partial(checkpoint, function, use_reentrant=False)
         return super().map_tiles(function, rows, labels, shared, step)
 
-    def run(
-        self, operation: Operation, x: Any, axis: Axis, temperature: Any, where: Any, keepdims: bool
-    ) -> Any:
-        return torch_softmax.run(operation, x, axis, temperature, where, keepdims)
+    def vjp(self, formula: Formula, points: Arguments, options: Arguments, g: Any) -> Arguments:
+        given = tensors.tensors_in({**options, **points, "g": g})
+        create = torch.is_grad_enabled() and any(t.requires_grad for t in given)
+        with torch.enable_grad():
+            at = {
+                name: point if point.requires_grad else point.detach().requires_grad_()
+                for name, point in points.items()
+            }
+            out = formula(**at, **options)
+            found = torch.autograd.grad(out, list(at.values()), g, create_graph=create)
+        return dict(zip(at, found, strict=True))
 
-    def run_weighted(
-        self,
-        x: Any,
-        weights: Any,
-        axis: Axis,
-        temperature: Any,
-        where: Any,
-        return_sign: bool,
-        keepdims: bool,
-    ) -> Any:
-        return torch_softmax.run_weighted(
-            x, weights, axis, temperature, where, return_sign, keepdims
-        )
-
-    def call(
-        self,
-        function: Callable[..., Any],
-        formula: Callable[..., Any],
-        by: tuple[str, ...],
-        arguments: Arguments,
-        return_grad: bool,
-    ) -> Any:
-        return torch_losses.run(function, formula, by, arguments, return_grad)
-
-    def attend(
-        self, function: Callable[..., Any], formula: Callable[..., Any], arguments: Arguments
-    ) -> Any:
-        return torch_attention.run(function, formula, arguments)
+    def call(self, operation: ArrayOperation, arguments: Arguments) -> Any:
+        return_grad = arguments.pop("return_grad", False)
+        given = [a for a in arguments.values() if isinstance(a, torch.Tensor)]
+        needs = [t for t in given if t.requires_grad] if torch.is_grad_enabled() else []
+        direct = not operation.formula_only and all(map(tensors.is_direct, given))
+        if direct and not needs:
+            return tensors.by_kernel(operation, arguments, return_grad)
+        if operation.takes_row_formula(arguments):
+            return torch_softmax.run(operation, arguments)
+        if direct and operation.kernel_gradient is not None:
+            return torch_attention.run_streamed(operation, arguments)
+        if direct and torch_losses.has_fused_gradient(operation, arguments, needs):
+            return torch_losses.run_fused(operation, arguments, return_grad)
+        if return_grad:
+            return torch_losses.with_gradient(operation, arguments, bool(needs))
+        assert operation.formula is not None
+        return operation.formula(**arguments)
 
 
 BACKEND = Torch()

@@ -1,81 +1,37 @@
-"""Losses and derivatives of torch tensors: on the CPU by the kernels, with their gradients."""
+"""Losses of torch tensors that are differentiated: their gradients come from the same kernels."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
-from hotmax._backends.torch_softmax import is_direct
+from hotmax._backends import torch_tensors as tensors
+from hotmax._backends.layout import own_copy
+from hotmax._backends.protocol import Arguments, ArrayOperation
 from hotmax._core.arrays import is_foreign, normalize_axes
-from hotmax._softmax.generic import own_copy
 
-Arguments = dict[str, Any]
 IMMUTABLE = (type(None), bool, int, float, str)
 
 
-def tensors_in(arguments: Arguments) -> list[torch.Tensor]:
-    return [a for a in arguments.values() if isinstance(a, torch.Tensor)]
+def has_fused_gradient(
+    operation: ArrayOperation, arguments: Arguments, needs: list[torch.Tensor]
+) -> bool:
+    """Does `return_grad` give all derivatives that are needed?"""
+    points = [arguments[name] for name in operation.differentiable]
+    if not operation.rowwise and arguments["reduction"] == "none":
+        return False
+    return all(any(t is p for p in points) for t in needs)
 
 
-def as_numpy(tensor: torch.Tensor) -> Any:
-    """NumPy has no bfloat16: the kernels compute in float32 anyway."""
-    tensor = tensor.detach()
-    return tensor.float().numpy() if tensor.dtype is torch.bfloat16 else tensor.numpy()
-
-
-def as_tensor(array: Any, dtype: torch.dtype) -> torch.Tensor:
-    array = np.asarray(array)
-    if not array.flags.writeable:
-        array = array.copy()
-    tensor = torch.from_numpy(array)
-    return tensor.to(dtype) if dtype is torch.bfloat16 else tensor
-
-
-def run(
-    function: Callable[..., Any],
-    formula: Callable[..., Any],
-    by: tuple[str, ...],
-    arguments: Arguments,
-    return_grad: bool,
-) -> Any:
-    needs = torch.is_grad_enabled() and [t for t in tensors_in(arguments) if t.requires_grad]
-    points = [arguments[name] for name in by]
-    beyond = needs and not all(any(t is p for p in points) for t in needs)
-    apart = by[:1] == ("hidden",) and arguments["reduction"] == "none"  # no gradient for each row
-    if not all(is_direct(t) for t in tensors_in(arguments)) or beyond or (needs and apart):
-        if return_grad:
-            return with_gradient(formula, by, arguments, bool(needs))
-        return formula(**arguments)
-    if not needs:
-        return by_kernel(function, by, arguments, return_grad)
-    found = by_kernel(function, by, arguments, True)
-    value: Any = Fused.apply(found, formula, by, arguments, *points)
+def run_fused(operation: ArrayOperation, arguments: Arguments, return_grad: bool) -> Any:
+    """The loss, and in the same visit its gradient, which autograd keeps."""
+    found = tensors.by_kernel(operation, arguments, True)
+    points = [arguments[name] for name in operation.differentiable]
+    value: Any = Fused.apply(found, operation, arguments, *points)
     return (value, unshared(found[1])) if return_grad else value
-
-
-def by_kernel(
-    function: Callable[..., Any], by: tuple[str, ...], arguments: Arguments, return_grad: bool
-) -> Any:
-    """The NumPy function, on the memory of the tensors."""
-    first = next(iter(arguments.values()))
-    given = {
-        name: as_numpy(value) if isinstance(value, torch.Tensor) else value
-        for name, value in arguments.items()
-    }
-    kind = first.dtype
-    if not return_grad:
-        return as_tensor(function(**given), kind)
-    value, gradient = function(**given, return_grad=True)
-    if isinstance(gradient, tuple):
-        kinds = [getattr(arguments[name], "dtype", kind) for name in by]
-        return as_tensor(value, kind), tuple(
-            None if g is None else as_tensor(g, its) for g, its in zip(gradient, kinds, strict=True)
-        )
-    return as_tensor(value, kind), as_tensor(gradient, kind)
 
 
 def unshared(gradient: Any) -> Any:
@@ -121,13 +77,13 @@ def snapshot(value: Any) -> Any:
     return value
 
 
-def with_gradient(
-    formula: Callable[..., Any], by: tuple[str, ...], arguments: Arguments, needed: bool
-) -> Any:
+def with_gradient(operation: ArrayOperation, arguments: Arguments, needed: bool) -> Any:
     """(value, gradient of its sum), by torch's own derivative of the formula.
 
     `needed`: the value itself is to be differentiated later.
     """
+    formula, by = operation.formula, operation.differentiable
+    assert formula is not None
     first = arguments[by[0]]
     names = [name for name in by if arguments[name] is not None]
     with torch.enable_grad():
@@ -152,37 +108,40 @@ class Fused(torch.autograd.Function):
     def forward(
         ctx: Any,
         found: tuple[Any, Any],
-        formula: Callable[..., Any],
-        by: tuple[str, ...],
+        operation: ArrayOperation,
         arguments: Arguments,
         *points: Any,
     ) -> Any:
-        """`found`: the loss and its gradients. `points` are the arguments named by `by`."""
+        """`found`: the loss and its gradients. `points`: what it is differentiated by."""
         value, gradients = found
         gradients = gradients if isinstance(gradients, tuple) else (gradients,)
-        ctx.formula, ctx.by = formula, by
+        ctx.operation = operation
         save(ctx, arguments, *gradients)
         return value
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
         arguments, gradients = saved(ctx)
-        needed = ctx.needs_input_grad[4:]
+        needed = ctx.needs_input_grad[3:]
         if torch.is_grad_enabled():
-            return (None,) * 4 + again(ctx, arguments, needed, g)
+            return (None,) * 3 + differentiable_gradients(ctx.operation, arguments, needed, g)
         if g.ndim:
-            g = along_classes(g, arguments[ctx.by[0]], arguments.get("axis", -1))
-        return (None,) * 4 + tuple(
+            g = along_classes(g, arguments[ctx.operation.first], arguments.get("axis", -1))
+        return (None,) * 3 + tuple(
             gradient * g if need and gradient is not None else None
             for gradient, need in zip(gradients, needed, strict=True)
         )
 
 
-def again(ctx: Any, arguments: Arguments, needed: Any, g: Any) -> tuple[Any, ...]:
-    """The gradient as a function that can be differentiated."""
-    chosen = [arguments[name] for name, need in zip(ctx.by, needed, strict=True) if need]
-    value = ctx.formula(**arguments)
-    found = iter(torch.autograd.grad(value, chosen, g, create_graph=True))
+def differentiable_gradients(
+    operation: ArrayOperation, arguments: Arguments, needed: Any, g: Any
+) -> tuple[Any, ...]:
+    """The gradients as functions that can be differentiated: those of the formula."""
+    assert operation.formula is not None
+    wanted = zip(operation.differentiable, needed, strict=True)
+    value = operation.formula(**arguments)
+    points = [arguments[name] for name, need in wanted if need]
+    found = iter(torch.autograd.grad(value, points, g, create_graph=True))
     return tuple(next(found) if need else None for need in needed)
 
 

@@ -1,7 +1,7 @@
-"""The softmax family on torch tensors: the kernels on the CPU, else the generic path, in autograd.
+"""The softmax family on torch tensors that are differentiated, or that kernels cannot read.
 
 A tensor on the CPU shares its memory with NumPy, so nothing is copied. Other devices, tensors
-inside torch.func and torch.compile, and subclasses of Tensor take the generic path.
+inside torch.func and torch.compile, and subclasses of Tensor take the formula.
 """
 
 from __future__ import annotations
@@ -13,146 +13,35 @@ import numpy as np
 import torch
 from torch.autograd import forward_ad
 
-from hotmax._backends import FEW
-from hotmax._backends.derivatives import Point, pull
-from hotmax._core.arrays import Array, Axis
-from hotmax._core.dispatch import STEP, Operation, map_entries, reduce_rows, reduce_weighted
+from hotmax._backends import torch_tensors as tensors
+from hotmax._backends.call_arguments import CallArguments, apply_row_formula
+from hotmax._backends.derivatives import DerivativePoint, pull
+from hotmax._backends.layout import Layout
+from hotmax._backends.operation import OPERATIONS
+from hotmax._backends.protocol import Arguments, ArrayOperation
+from hotmax._backends.torch_tensors import is_batched, is_compiling, is_wrapped
+from hotmax._core.arrays import Array
+from hotmax._core.dispatch import STEP
 from hotmax._core.threads import for_ranges
 from hotmax._kernels.softmax.pullback import softmax_pullback
-from hotmax._kernels.softmax.short import SHORT, softmax_small_at
-from hotmax._kernels.softmax.weighted import weighted_rows
-from hotmax._softmax.generic import Given, Layout, evaluate, weighted
-from hotmax._softmax.operations import OPERATIONS, SMALL
-
-# Names of their own: a small tensor has no time to look them up.
-is_compiling, is_tracing = torch.compiler.is_compiling, torch._C._is_tracing
-is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-is_grad_enabled, from_numpy = torch.is_grad_enabled, torch.from_numpy
-STRIDED, BFLOAT16, FLOAT32 = torch.strided, torch.bfloat16, torch.float32
-PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-def run(
-    operation: Operation,
-    x: torch.Tensor,
-    axis: Axis,
-    temperature: Any,
-    where: Any,
-    keepdims: bool,
-) -> torch.Tensor:
-    if (
-        type(temperature) is float
-        and where is None
-        and is_direct(x)
-        and not (x.requires_grad and is_grad_enabled())
-    ):
-        return by_kernel(operation, x, axis, temperature, None, keepdims)
+def run(operation: ArrayOperation, arguments: Arguments) -> torch.Tensor:
+    x = arguments["x"]
     if x.layout is not torch.strided:
         raise TypeError(f"x must be a strided tensor, got layout {x.layout}")
-    given = Given(xp, x, axis, temperature, where, torch.float64, is_traced(x))
-    y = value(operation.name, given.x, given.temperature, given.where, given.layout.axes)
-    if operation.reduces and not keepdims:
-        y = y.reshape(given.layout.kept())
-    return y if y.dtype == given.dtype else y.to(given.dtype)
-
-
-def softmax_of_few(x: torch.Tensor, temperature: object) -> torch.Tensor | None:
-    """A few short rows of float32, or None for anything else."""
-    if (
-        x.dtype is FLOAT32
-        and len(shape := x.shape) == 2
-        and 0 < shape[1] <= SHORT
-        and shape[0] <= SMALL
-        and type(temperature) is float
-        and temperature == temperature
-        and is_direct(x)
-        and not (x.requires_grad and is_grad_enabled())
-        and x.is_contiguous()
-        and softmax_small_at(x.data_ptr(), out := np.empty(shape, np.float32), temperature)
-    ):
-        return from_numpy(out)
-    return None
-
-
-FEW[torch.Tensor] = softmax_of_few
-
-
-def run_weighted(
-    x: torch.Tensor,
-    weights: Any,
-    axis: Axis,
-    temperature: Any,
-    where: Any,
-    return_sign: bool,
-    keepdims: bool,
-) -> Any:
-    points = [a for a in (x, weights, temperature, where) if isinstance(a, torch.Tensor)]
-    if all(is_direct(a) for a in points) and not (
-        is_grad_enabled() and any(a.requires_grad for a in points)
-    ):
-        source, weights, temperature, where = (
-            as_numpy(a) if isinstance(a, torch.Tensor) else a
-            for a in (x, weights, temperature, where)
-        )
-        result: Any = reduce_weighted(
-            weighted_rows, source, weights, axis, temperature, where, return_sign, keepdims, None
-        )
-        kind = x.dtype if x.is_floating_point() else torch.float64
-        if return_sign:
-            return tuple(torch.from_numpy(np.asarray(part)).to(kind) for part in result)
-        return torch.from_numpy(np.asarray(result)).to(kind)
-    return weighted(
-        xp, x, weights, axis, temperature, where, return_sign, keepdims,
-        wide=torch.float64, traced=is_traced(x),
-    )  # fmt: skip
-
-
-def is_traced(x: torch.Tensor) -> bool:
-    return torch.compiler.is_compiling() or is_wrapped(x)
+    checked = CallArguments(xp, x, arguments["axis"], arguments["temperature"], arguments["where"])
+    y = value(operation.name, checked.x, checked.temperature, checked.where, checked.layout.axes)
+    if operation.reduces and not arguments["keepdims"]:
+        y = y.reshape(checked.layout.kept())
+    return y if y.dtype == checked.dtype else y.to(checked.dtype)
 
 
 def is_transformed(x: torch.Tensor) -> bool:
-    """Is x inside torch.func or forward-mode derivatives? They follow the generic path's steps."""
+    """Is x inside torch.func or forward-mode derivatives? They follow the steps of the formula."""
     if is_compiling():
         return False
     return is_wrapped(x) or forward_ad._current_level >= 0
-
-
-def is_direct(x: Any) -> bool:
-    """May the kernels read this tensor's memory?"""
-    return (
-        not is_compiling()
-        and type(x) in PLAIN
-        and x.is_cpu
-        and not is_wrapped(x)
-        and forward_ad._current_level < 0
-        and x.layout is STRIDED
-        and not is_tracing()
-    )
-
-
-def is_batched(g: torch.Tensor) -> bool:
-    """Is this one of autograd.grad's batches of derivatives (is_grads_batched=True)?"""
-    return "Batched" in str(torch._C._dispatch_keys(g))
-
-
-def as_numpy(tensor: torch.Tensor) -> Array:
-    """NumPy has no bfloat16; the kernels compute it in float32."""
-    tensor = tensor.detach()
-    return tensor.float().numpy() if tensor.dtype is BFLOAT16 else tensor.numpy()
-
-
-def by_kernel(
-    operation: Operation, x: torch.Tensor, axis: Axis, temperature: Any, where: Any, keepdims: bool
-) -> torch.Tensor:
-    half, source = x.dtype is BFLOAT16, as_numpy(x)
-    result: Any
-    if operation.reduces:
-        result = reduce_rows(operation, source, axis, temperature, where, keepdims, None)
-    else:
-        result = map_entries(operation, source, axis, temperature, where, None)
-    tensor = torch.from_numpy(result if type(result) is np.ndarray else np.asarray(result))
-    return tensor.to(torch.bfloat16) if half else tensor
 
 
 def value(
@@ -173,12 +62,14 @@ def value(
 def compute(
     x: torch.Tensor, temperature: Any, where: Any, name: str, axes: tuple[int, ...]
 ) -> torch.Tensor:
-    arrays = [x, *(a for a in (temperature, where) if isinstance(a, torch.Tensor))]
-    if all(is_direct(array) for array in arrays):
-        heat, mask = (a.detach().numpy() if isinstance(a, torch.Tensor) else a
-                      for a in (temperature, where))  # fmt: skip
-        return by_kernel(OPERATIONS[name], x, axes, heat, mask, True)
-    return evaluate(name, xp, x, temperature, where, Layout(tuple(x.shape), axes))
+    operation, arrays = OPERATIONS[name], {"x": x, "temperature": temperature, "where": where}
+    if all(map(tensors.is_direct, tensors.tensors_in(arrays))):
+        axis = -1 if axes == (x.ndim - 1,) else axes
+        options = {"axis": axis, "keepdims": True} if operation.reduces else {"axis": axis}
+        result: torch.Tensor = tensors.by_kernel(operation, arrays | options)
+        return result
+    layout = Layout(tuple(x.shape), axes)
+    return apply_row_formula(operation, xp, x, temperature, where, layout)
 
 
 class Differentiable(torch.autograd.Function):
@@ -199,33 +90,30 @@ class Differentiable(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
         by_temperature = ctx.needs_input_grad[1]
-        x, heat, where, y = ctx.saved_tensors  # read once: checkpoints allow no second time
+        x, saved, where, y = ctx.saved_tensors  # read once: checkpoints allow no second time
+        temperature = saved if ctx.number is None else ctx.number
         if (
             ctx.name == "softmax"
             and not by_temperature
             and not torch.is_grad_enabled()
             and ctx.axes == (x.ndim - 1,)
             and where is None
-            and all(is_direct(a) for a in (x, y, g))
+            and all(map(tensors.is_direct, (x, y, g)))
             and not is_batched(g)
         ):
-            heats = [ctx.number] if heat is None else heat.detach().double().numpy().reshape(-1)
-            return quick_pullback(x, y, g, np.asarray(heats)), None, None, None, None
-        at = point_of(ctx, x, heat, where, y)
-        by_x, by_t = pull(ctx.name, at, g, by_temperature)
+            numbers = [ctx.number] if saved is None else saved.detach().double().numpy().reshape(-1)
+            return softmax_vjp_by_kernel(x, y, g, np.asarray(numbers)), None, None, None, None
+
+        def function(name: str) -> torch.Tensor:
+            return y if name == ctx.name else value(name, x, temperature, where, ctx.axes)
+
+        layout = Layout(tuple(x.shape), ctx.axes)
+        point = DerivativePoint(xp, x, temperature, where, layout, function)
+        by_x, by_t = pull(ctx.name, point, g, by_temperature)
         return by_x, by_t, None, None, None
 
 
-def point_of(ctx: Any, x: Any, heat: Any, where: Any, y: Any) -> Point:
-    temperature = heat if ctx.number is None else ctx.number
-
-    def function(name: str) -> torch.Tensor:
-        return y if name == ctx.name else value(name, x, temperature, where, ctx.axes)
-
-    return Point(xp, x, temperature, where, Layout(tuple(x.shape), ctx.axes), function)
-
-
-def quick_pullback(
+def softmax_vjp_by_kernel(
     x: torch.Tensor, p: torch.Tensor, g: torch.Tensor, temperature: Array
 ) -> torch.Tensor:
     """The derivative of softmax by x, in one visit to each row."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import numbers
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,8 +36,6 @@ from hotmax._kernels.softmax.segments import count_segments, order_segments
 
 REDUCTIONS = ("mean", "sum", "none")
 DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24}  # bits of each type; float64 has 53
-# The losses of rows before they are rounded, of functions that compute float32 rows in float32.
-FLOAT64_LOSSES: dict[str, Callable[..., Array]] = {}
 MOST_SEGMENTS = 2**31  # that an id may ask for by itself
 INTEGERS = range(-(2**63), 2**64)  # of the types that labels come in
 LARGEST_WEIGHT, SMALLEST_WEIGHT = 2.0**500, 2.0**-500  # whose products and sums stay in range

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._backends.operation import for_any_array
+from hotmax._backends.operation import LABELS, NATIVE, dispatch, operation
 from hotmax._core.arrays import FLOAT32, FLOAT64, Array, Axis, Rows, compute_type, fill_masked
 from hotmax._core.checks import (
-    FLOAT64_LOSSES,
     as_labels,
     as_probabilities,
     as_smoothing,
@@ -148,10 +147,7 @@ def float64_losses(
     return losses
 
 
-FLOAT64_LOSSES |= dict.fromkeys(("cross_entropy", "perplexity"), float64_losses)
-
-
-@for_any_array(generic.cross_entropy, by=("logits",))
+@operation(LABELS, generic.cross_entropy, differentiable=("logits",), float64_losses=float64_losses)
 def cross_entropy(
     logits: object,
     targets: object,
@@ -198,6 +194,8 @@ def cross_entropy(
     The same in NumPy, where nothing overflows or is lost:
         (np.log(np.exp(x / T).sum(-1)) - x[np.arange(len(y)), y] / T).mean()
     """
+    if type(logits) not in NATIVE:
+        return dispatch(cross_entropy, locals())
     rows = logits_rows(logits, axis, temperature, where)
     value, gradient = _cross_entropy(
         rows, targets, weight, label_smoothing, ignore_index, reduction, return_grad
@@ -206,7 +204,7 @@ def cross_entropy(
     return (value, gradient) if return_grad else value
 
 
-@for_any_array(generic.perplexity, by=("logits",))
+@operation(LABELS, generic.perplexity, differentiable=("logits",), float64_losses=float64_losses)
 def perplexity(
     logits: object,
     targets: object,
@@ -234,6 +232,8 @@ def perplexity(
     The same in NumPy, where nothing overflows or is lost:
         np.exp((np.log(np.exp(x / T).sum(-1)) - x[np.arange(len(y)), y] / T).mean())
     """
+    if type(logits) not in NATIVE:
+        return dispatch(perplexity, locals())
     rows = logits_rows(logits, axis, temperature, where)
     wide = compute_type(rows.dtype)  # rounded once, after the product
     value, gradient = _cross_entropy(
@@ -253,7 +253,7 @@ def perplexity(
         return in_type(value, rows.dtype), product.astype(rows.dtype, copy=False)
 
 
-@for_any_array(generic.nll_loss, by=("log_probabilities",))
+@operation(LABELS, generic.nll_loss, differentiable=("log_probabilities",))
 def nll_loss(
     log_probabilities: object,
     targets: object,
@@ -280,6 +280,8 @@ def nll_loss(
     The same in NumPy:
         -x[np.arange(len(y)), y].mean()
     """
+    if type(log_probabilities) not in NATIVE:
+        return dispatch(nll_loss, locals())
     logs = fill_masked(log_probabilities, "log_probabilities", -np.inf)
     rows = logits_rows(logs, axis, 1.0, None, "log_probabilities")
     check_reduction(reduction)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._backends.operation import for_any_array
+from hotmax._backends.operation import EVERYWHERE, NATIVE, dispatch, operation
 from hotmax._core.arrays import FLOAT64, Array, Axis, Rows, split_mask
 from hotmax._core.checks import (
     check_reduction,
@@ -42,7 +42,7 @@ def _settle(values: Array, rows: Rows) -> None:
         values[~rows.view(rows.where).any(axis=-1).reshape(-1)] = 0.0
 
 
-@for_any_array(generic_divergences.kl_divergence, by=("logits_p", "logits_q"))
+@operation(EVERYWHERE, generic_divergences.kl_divergence, differentiable=("logits_p", "logits_q"))
 def kl_divergence(
     logits_p: object,
     logits_q: object,
@@ -76,6 +76,8 @@ def kl_divergence(
         np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True),
         np.exp(z / T) / np.exp(z / T).sum(-1, keepdims=True))
     """
+    if type(logits_p) not in NATIVE:
+        return dispatch(kl_divergence, locals())
     check_reduction(reduction)
     rows = logits_rows(logits_p, axis, temperature, where, "logits_p")
     other = _beside(logits_q, "logits_q", rows, "logits_p")
@@ -98,7 +100,7 @@ def kl_divergence(
     return (value, gradients) if return_grad else value
 
 
-@for_any_array(generic_divergences.distillation_loss, by=("student",))
+@operation(EVERYWHERE, generic_divergences.distillation_loss, differentiable=("student",))
 def distillation_loss(
     student: object,
     teacher: object,
@@ -137,6 +139,8 @@ def distillation_loss(
     Reference:
         Hinton, Vinyals, Dean, Distilling the knowledge in a neural network, 2015.
     """
+    if type(student) not in NATIVE:
+        return dispatch(distillation_loss, locals())
     check_reduction(reduction)
     rows = logits_rows(student, axis, temperature, where, "student")
     other = _beside(teacher, "teacher", rows, "student")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
+from hotmax._backends.layout import Array, type_name
 from hotmax._backends.protocol import is_traced, placement, stop_gradient, values_of, widest_float
 from hotmax._core.arrays import Axis, Rows, is_foreign, normalize_axes
 from hotmax._core.checks import (
@@ -24,9 +25,7 @@ from hotmax._core.checks import (
     check_reduction,
     class_count,
 )
-from hotmax._softmax.generic import type_name
 from hotmax._softmax.problem import (
-    Array,
     At,
     default_float,
     hot,

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from hotmax._backends.layout import Array
 from hotmax._backends.protocol import placement, stop_gradient
 from hotmax._core.arrays import Axis
 from hotmax._core.checks import check_reduction
-from hotmax._softmax.problem import Array, At, reduced
+from hotmax._softmax.problem import At, reduced
 
 TERMS = 20  # of the series of e^v for abs(v) <= 1
 

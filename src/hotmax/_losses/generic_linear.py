@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
+from hotmax._backends.layout import Array, constant
 from hotmax._backends.protocol import backend_of, is_traced, placement, values_of
 from hotmax._core.arrays import is_foreign
 from hotmax._core.checks import as_class_numbers, check_reduction
 from hotmax._losses.generic import cross_entropy
-from hotmax._softmax.generic import constant
-from hotmax._softmax.problem import Array
 
 TILE = 3 << 22  # logits that are there at one time (50 MB of float32)
 

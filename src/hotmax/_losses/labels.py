@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from hotmax._backends.operation import NATIVE, VALUES, dispatch, operation
 from hotmax._core.arrays import (
     FLOAT64,
     Array,
     Rows,
     as_array,
     check_size,
-    is_foreign,
     normalize_axes,
 )
 from hotmax._core.checks import (
@@ -26,6 +26,7 @@ from hotmax._core.checks import (
 from hotmax._losses import generic
 
 
+@operation(VALUES, generic.one_hot, formula_only=True)
 def one_hot(labels: object, num_classes: int, *, axis: int = -1) -> Any:
     """Class numbers as probabilities: 1 at the class, 0 elsewhere.
 
@@ -47,8 +48,8 @@ def one_hot(labels: object, num_classes: int, *, axis: int = -1) -> Any:
     The same in NumPy:
         np.eye(num_classes)[labels]
     """
-    if is_foreign(labels):
-        return generic.one_hot(labels, num_classes, axis)
+    if type(labels) not in NATIVE:
+        return dispatch(one_hot, locals())
     array = as_array(labels, "labels")
     count = class_count(num_classes)
     (place,) = normalize_axes(as_integer(axis, "axis"), array.ndim + 1)
@@ -59,6 +60,7 @@ def one_hot(labels: object, num_classes: int, *, axis: int = -1) -> Any:
     return np.moveaxis(hot.reshape(*array.shape, count), -1, place)
 
 
+@operation(VALUES, generic.smooth_labels, formula_only=True)
 def smooth_labels(
     targets: object, label_smoothing: float, *, num_classes: int | None = None, axis: int = -1
 ) -> Any:
@@ -82,8 +84,8 @@ def smooth_labels(
     Reference:
         Szegedy et al., Rethinking the Inception architecture for computer vision, 2016.
     """
-    if is_foreign(targets):
-        return generic.smooth_labels(targets, label_smoothing, num_classes, axis)
+    if type(targets) not in NATIVE:
+        return dispatch(smooth_labels, locals())
     smoothing = as_smoothing(label_smoothing)
     if is_probabilities(targets, (0,)):
         rows = Rows(targets, as_integer(axis, "axis"), 1.0, None)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._backends.operation import for_any_array
+from hotmax._backends.operation import LABELS, NATIVE, dispatch, operation
 from hotmax._core import threads
 from hotmax._core.arrays import FLOAT32, Array, as_array, as_temperature, compute_type, result_type
 from hotmax._core.checks import (
@@ -33,7 +33,12 @@ def _tiles(rows: int, classes: int) -> list[slice]:
     return [slice(first, min(first + step, rows)) for first in range(0, rows, step)]
 
 
-@for_any_array(generic_linear.linear_cross_entropy, by=("hidden", "weight", "bias"))
+@operation(
+    LABELS,
+    generic_linear.linear_cross_entropy,
+    differentiable=("hidden", "weight", "bias"),
+    rowwise=False,
+)
 def linear_cross_entropy(
     hidden: object,
     weight: object,
@@ -79,6 +84,8 @@ def linear_cross_entropy(
         (np.log(np.exp(hidden @ weight.T / T).sum(-1))
         - (hidden @ weight.T / T)[np.arange(len(y)), y]).mean()
     """
+    if type(hidden) not in NATIVE:
+        return dispatch(linear_cross_entropy, locals())
     check_reduction(reduction)
     smoothing = as_smoothing(label_smoothing)
     heat = as_temperature(temperature)

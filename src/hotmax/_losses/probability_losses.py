@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._backends.operation import for_any_array
+from hotmax._backends.operation import LABELS, NATIVE, dispatch, operation
 from hotmax._core.arrays import FLOAT64, Axis
 from hotmax._core.checks import (
     as_gamma,
@@ -67,7 +67,7 @@ def _loss(
     return (value, gradient) if return_grad else value
 
 
-@for_any_array(generic.mae_loss, by=("logits",))
+@operation(LABELS, generic.mae_loss, differentiable=("logits",))
 def mae_loss(
     logits: object,
     targets: object,
@@ -101,13 +101,15 @@ def mae_loss(
     The same in NumPy, where nothing overflows or is lost:
         (1 - (np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True))[np.arange(len(y)), y]).mean()
     """
+    if type(logits) not in NATIVE:
+        return dispatch(mae_loss, locals())
     return _loss(
         mae_rows, logits, targets, axis, temperature, where, ignore_index, reduction, return_grad,
         empty=1.0,
     )  # fmt: skip
 
 
-@for_any_array(generic.brier_loss, by=("logits",))
+@operation(LABELS, generic.brier_loss, differentiable=("logits",))
 def brier_loss(
     logits: object,
     targets: object,
@@ -138,13 +140,15 @@ def brier_loss(
     Reference:
         Brier, Verification of forecasts expressed in terms of probability, 1950.
     """
+    if type(logits) not in NATIVE:
+        return dispatch(brier_loss, locals())
     return _loss(
         brier_rows, logits, targets, axis, temperature, where, ignore_index, reduction, return_grad,
         empty=1.0,
     )  # fmt: skip
 
 
-@for_any_array(generic.focal_loss, by=("logits",))
+@operation(LABELS, generic.focal_loss, differentiable=("logits",))
 def focal_loss(
     logits: object,
     targets: object,
@@ -178,6 +182,8 @@ def focal_loss(
     Reference:
         Lin et al., Focal loss for dense object detection, 2017.
     """
+    if type(logits) not in NATIVE:
+        return dispatch(focal_loss, locals())
     power = as_gamma(gamma)
     return _loss(
         focal_rows, logits, targets, axis, temperature, where, ignore_index, reduction, return_grad,

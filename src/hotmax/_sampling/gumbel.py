@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
+from hotmax._backends.call_arguments import CallArguments
+from hotmax._backends.layout import Layout, constant, type_name
 from hotmax._backends.protocol import Backend, backend_of, is_traced, numpy_of, placement
 from hotmax._core import threads
 from hotmax._core.arrays import (
@@ -25,7 +27,6 @@ from hotmax._core.dispatch import range_of
 from hotmax._kernels.sampling.random import NOISE, gumbel_rows
 from hotmax._sampling.seeds import as_seeds
 from hotmax._softmax.functions import softmax
-from hotmax._softmax.generic import Given, Layout, constant, type_name
 
 
 def gumbel_noise(shape: tuple[int, ...], axis: Axis, seed: object) -> Array:
@@ -188,7 +189,7 @@ def _differentiable(
     kind = logits.dtype if type_name(logits) in FLOATS else backend.widest_float(xp)
     x = xp.astype(logits, xp.float32 if "16" in type_name(logits) else kind)
     noise, detach = backend.from_numpy(noise, x, keep_type=True), backend.stop_gradient
-    given = Given(xp, x, axis, temperature, where, x.dtype, traced=True)  # nan: softmax says so
+    given = CallArguments(xp, x, axis, temperature, where)
     t = given.temperature
     if isinstance(t, float):
         size: Any = float(in_units(np, t, t))

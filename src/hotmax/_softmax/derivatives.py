@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._backends.operation import for_any_array
+from hotmax._backends.operation import EVERYWHERE, NATIVE, dispatch, operation
 from hotmax._core.arrays import FLOAT64, Array, Axis, Rows, fill_masked
 from hotmax._core.rows import for_batches
 from hotmax._kernels.softmax.derivatives import (
@@ -65,7 +65,7 @@ def _tensor(
     return result.reshape(*rows.shape_of_numbers(False), *(rows.classes,) * order)
 
 
-@for_any_array(generic_derivatives.softmax_jacobian)
+@operation(EVERYWHERE, generic_derivatives.softmax_jacobian)
 def softmax_jacobian(
     x: object, *, axis: Axis = -1, temperature: object = 1.0, where: object = None
 ) -> Any:
@@ -91,9 +91,12 @@ def softmax_jacobian(
         (lambda p: (p[..., None] * np.eye(x.shape[-1]) - p[..., None] * p[..., None, :]) / T)(
         np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True))
     """
+    if type(x) not in NATIVE:
+        return dispatch(softmax_jacobian, locals())
     return _tensor(jacobian_rows, 2, x, axis, temperature, where)
 
 
+@operation(EVERYWHERE, composed_of="softmax_jacobian")
 def smoothmax_hessian(
     x: object, *, axis: Axis = -1, temperature: object = 1.0, where: object = None
 ) -> Any:
@@ -117,7 +120,7 @@ def smoothmax_hessian(
     return softmax_jacobian(x, axis=axis, temperature=temperature, where=where)
 
 
-@for_any_array(generic_derivatives.softmax_hessian)
+@operation(EVERYWHERE, generic_derivatives.softmax_hessian)
 def softmax_hessian(
     x: object, *, axis: Axis = -1, temperature: object = 1.0, where: object = None
 ) -> Any:
@@ -143,6 +146,8 @@ def softmax_hessian(
         - p[..., None, :, None] * (d - p[..., None, None, :])) / T**2)(
         np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True), np.eye(x.shape[-1]))
     """
+    if type(x) not in NATIVE:
+        return dispatch(softmax_hessian, locals())
     return _tensor(hessian_rows, 3, x, axis, temperature, where)
 
 
@@ -170,7 +175,7 @@ def _along(
     return out if out.ndim else out[()]
 
 
-@for_any_array(generic_derivatives.softmax_jvp)
+@operation(EVERYWHERE, generic_derivatives.softmax_jvp)
 def softmax_jvp(
     x: object,
     tangent: object,
@@ -199,10 +204,12 @@ def softmax_jvp(
         (lambda p: p * (v - (p * v).sum(-1, keepdims=True)) / T)(
         np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True))
     """
+    if type(x) not in NATIVE:
+        return dispatch(softmax_jvp, locals())
     return _along(x, tangent, "tangent", axis, temperature, where)
 
 
-@for_any_array(generic_derivatives.softmax_vjp)
+@operation(EVERYWHERE, generic_derivatives.softmax_vjp)
 def softmax_vjp(
     x: object,
     cotangent: object,
@@ -231,10 +238,12 @@ def softmax_vjp(
         (lambda p: p * (v - (p * v).sum(-1, keepdims=True)) / T)(
         np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True))
     """
+    if type(x) not in NATIVE:
+        return dispatch(softmax_vjp, locals())
     return _along(x, cotangent, "cotangent", axis, temperature, where)
 
 
-@for_any_array(generic_derivatives.temperature_derivative)
+@operation(EVERYWHERE, generic_derivatives.temperature_derivative)
 def temperature_derivative(
     x: object, *, axis: Axis = -1, temperature: object = 1.0, where: object = None
 ) -> Any:
@@ -255,6 +264,8 @@ def temperature_derivative(
         (lambda p: -p * (x - (p * x).sum(-1, keepdims=True)) / T**2)(
         np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True))
     """
+    if type(x) not in NATIVE:
+        return dispatch(temperature_derivative, locals())
     rows = Rows(x, axis, temperature, where)
     out = np.empty(rows.shape, rows.dtype)
     for_batches(
@@ -267,6 +278,7 @@ def temperature_derivative(
     return out if out.ndim else out[()]
 
 
+@operation(EVERYWHERE, composed_of="temperature_derivative")
 def entropy_gradient(
     x: object, *, axis: Axis = -1, temperature: object = 1.0, where: object = None
 ) -> Any:
@@ -290,7 +302,7 @@ def entropy_gradient(
     return temperature_derivative(x, axis=axis, temperature=temperature, where=where)
 
 
-@for_any_array(generic_derivatives.entropy_temperature_derivative)
+@operation(EVERYWHERE, generic_derivatives.entropy_temperature_derivative)
 def entropy_temperature_derivative(
     x: object, *, axis: Axis = -1, temperature: object = 1.0, where: object = None
 ) -> Any:
@@ -311,6 +323,8 @@ def entropy_temperature_derivative(
         (lambda p: ((p * x**2).sum(-1) - (p * x).sum(-1) ** 2) / T**3)(
         np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True))
     """
+    if type(x) not in NATIVE:
+        return dispatch(entropy_temperature_derivative, locals())
     rows = Rows(x, axis, temperature, where)
     values = np.zeros(rows.count)
     for_batches(

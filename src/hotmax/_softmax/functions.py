@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._backends import FEW, run, run_weighted
+from hotmax._backends.operation import EVERYWHERE, NATIVE, dispatch, operation
 from hotmax._core.arrays import FLOAT32, Axis, as_temperature, is_foreign
+from hotmax._core.dispatch import map_entries, reduce_rows, reduce_weighted
 from hotmax._kernels.softmax import weighted
 from hotmax._kernels.softmax.short import SHORT, softmax_small
+from hotmax._softmax import generic, generic_weighted
 from hotmax._softmax.operations import (
     ENTROPY,
     LOG_SOFTMAX,
@@ -27,6 +29,7 @@ FEW_ENTRIES = SMALL * SHORT
 ndarray = np.ndarray
 
 
+@operation(EVERYWHERE, row_formula=generic.softmax)
 def softmax(
     x: object,
     *,
@@ -66,24 +69,25 @@ def softmax(
     Reference:
         Bridle, Probabilistic interpretation of feedforward classification network outputs, 1990.
     """
-    if axis is LAST and out is None and where is None:
-        # A few short rows: the way to the kernel is most of their time, so it is written out here.
-        if type(x) is ndarray:
-            if (
-                x.dtype is FLOAT32
-                and x.size <= FEW_ENTRIES
-                and x.ndim == 2
-                and type(temperature) is float
-                and softmax_small(result := x.copy(), temperature)
-            ):
-                return result
-        elif (few := FEW.get(type(x))) is not None:
-            result = few(x, temperature)
-            if result is not None:
-                return result
-    return run(SOFTMAX, x, axis, temperature, where, out)
+    if type(x) not in NATIVE:
+        return dispatch(softmax, locals())
+    # A few short rows: the way to the kernel is most of their time, so it is written out here.
+    if (
+        axis is LAST
+        and out is None
+        and where is None
+        and type(x) is ndarray
+        and x.dtype is FLOAT32
+        and x.size <= FEW_ENTRIES
+        and x.ndim == 2
+        and type(temperature) is float
+        and softmax_small(result := x.copy(), temperature)
+    ):
+        return result
+    return map_entries(SOFTMAX, x, axis, temperature, where, out)
 
 
+@operation(EVERYWHERE, row_formula=generic.log_softmax)
 def log_softmax(
     x: object,
     *,
@@ -111,9 +115,12 @@ def log_softmax(
     The same in NumPy, where nothing overflows or is lost:
         x / T - np.log(np.exp(x / T).sum(-1, keepdims=True))
     """
-    return run(LOG_SOFTMAX, x, axis, temperature, where, out)
+    if type(x) not in NATIVE:
+        return dispatch(log_softmax, locals())
+    return map_entries(LOG_SOFTMAX, x, axis, temperature, where, out)
 
 
+@operation(EVERYWHERE, generic_weighted.logsumexp, row_formula=generic.logsumexp, reduces=True)
 def logsumexp(
     x: object,
     *,
@@ -153,15 +160,18 @@ def logsumexp(
     The same in NumPy, where nothing overflows:
         np.log(np.exp(x / T).sum(-1))
     """
+    if type(x) not in NATIVE:
+        return dispatch(logsumexp, locals())
     if weights is None and not return_sign:
-        return run(LOGSUMEXP, x, axis, temperature, where, out, keepdims)
+        return reduce_rows(LOGSUMEXP, x, axis, temperature, where, keepdims, out)
     if weights is None:
         weights = 1.0
-    return run_weighted(
+    return reduce_weighted(
         weighted.weighted_rows, x, weights, axis, temperature, where, return_sign, keepdims, out
     )
 
 
+@operation(EVERYWHERE, row_formula=generic.smoothmax, reduces=True)
 def smoothmax(
     x: object,
     *,
@@ -190,9 +200,12 @@ def smoothmax(
     The same in NumPy, where nothing overflows:
         T * np.log(np.exp(x / T).sum(-1))
     """
-    return run(SMOOTHMAX, x, axis, temperature, where, out, keepdims)
+    if type(x) not in NATIVE:
+        return dispatch(smoothmax, locals())
+    return reduce_rows(SMOOTHMAX, x, axis, temperature, where, keepdims, out)
 
 
+@operation(EVERYWHERE, composed_of="softmax")
 def softmin(
     x: object,
     *,
@@ -214,7 +227,7 @@ def softmin(
     The same in NumPy, where nothing overflows:
         np.exp(-x / T) / np.exp(-x / T).sum(-1, keepdims=True)
     """
-    return run(SOFTMAX, x, axis, negative(temperature), where, out)
+    return softmax(x, axis=axis, temperature=negative(temperature), where=where, out=out)
 
 
 def negative(temperature: object) -> Any:
@@ -223,6 +236,7 @@ def negative(temperature: object) -> Any:
     return -as_temperature(temperature)
 
 
+@operation(EVERYWHERE, composed_of="softmax")
 def hardmax(x: object, *, axis: Axis = -1, where: object = None, out: object = None) -> Any:
     """Softmax at temperature 0: 1 at the largest entry, shared evenly among ties.
 
@@ -237,9 +251,10 @@ def hardmax(x: object, *, axis: Axis = -1, where: object = None, out: object = N
     The same in NumPy:
         (x == x.max(-1, keepdims=True)) / (x == x.max(-1, keepdims=True)).sum(-1, keepdims=True)
     """
-    return run(SOFTMAX, x, axis, 0.0, where, out)
+    return softmax(x, axis=axis, temperature=0.0, where=where, out=out)
 
 
+@operation(EVERYWHERE, row_formula=generic.softargmax, reduces=True)
 def softargmax(
     x: object,
     *,
@@ -266,9 +281,12 @@ def softargmax(
     The same in NumPy, where nothing overflows:
         (np.arange(x.shape[-1]) * np.exp(x / T)).sum(-1) / np.exp(x / T).sum(-1)
     """
-    return run(SOFTARGMAX, x, axis, temperature, where, out, keepdims)
+    if type(x) not in NATIVE:
+        return dispatch(softargmax, locals())
+    return reduce_rows(SOFTARGMAX, x, axis, temperature, where, keepdims, out)
 
 
+@operation(EVERYWHERE, row_formula=generic.entropy, reduces=True)
 def entropy(
     x: object,
     *,
@@ -295,7 +313,9 @@ def entropy(
     The same in NumPy, where nothing overflows:
         np.log(np.exp(x / T).sum(-1)) - (x / T * np.exp(x / T)).sum(-1) / np.exp(x / T).sum(-1)
     """
-    return run(ENTROPY, x, axis, temperature, where, out, keepdims)
+    if type(x) not in NATIVE:
+        return dispatch(entropy, locals())
+    return reduce_rows(ENTROPY, x, axis, temperature, where, keepdims, out)
 
 
 def temperature_of_base(base: float) -> float:

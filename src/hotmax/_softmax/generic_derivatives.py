@@ -1,4 +1,4 @@
-"""Derivatives of softmax, and softmax over groups, on arrays of other libraries: see `_foreign`."""
+"""Derivatives of softmax, and softmax over groups, on arrays of other libraries."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 
 from hotmax._backends.derivatives import REACH
+from hotmax._backends.layout import Array, bits, type_name
 from hotmax._backends.protocol import is_traced, placement, values_of, widest_float
 from hotmax._core.arrays import Axis
 from hotmax._core.checks import check_segments
 from hotmax._softmax.functions import logsumexp, softmax
-from hotmax._softmax.generic import bits, type_name
 from hotmax._softmax.problem import At
-
-Array = Any
 
 
 def whole(at: At, tensor: Array, order: int) -> Array:

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
+from hotmax._backends.call_arguments import temperature_hi_lo
+from hotmax._backends.layout import Array, Layout, constant, type_name
 from hotmax._backends.protocol import is_traced, placement, values_of
 from hotmax._core.arrays import Axis, as_temperature, is_foreign
 from hotmax._core.checks import as_class_numbers
 from hotmax._softmax.functions import log_softmax, softmax
-from hotmax._softmax.generic import Layout, constant, type_name, words
-
-Array = Any
 
 
 def widened(x: Array) -> Array:
@@ -110,7 +109,7 @@ class At:
         What does not fit the type becomes 0 or inf, the limits.
         """
         t = self.heat()
-        return words(self.xp, t, self.x)[0] if isinstance(t, float) else t
+        return temperature_hi_lo(self.xp, t, self.x)[0] if isinstance(t, float) else t
 
     def divided(self, v: Array) -> Array:
         """v / T; 0 if v is, at T = 0 too."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._backends.operation import for_any_array
+from hotmax._backends.operation import LABELS, NATIVE, dispatch, operation
 from hotmax._core.arrays import FLOAT64, Array, Rows, as_array, normalize_axes
 from hotmax._core.checks import as_integer, check_segments
 from hotmax._core.rows import Batch, for_batches
@@ -30,7 +30,7 @@ def _segments(
     return rows, *check_segments(ids, rows.classes, num_segments)
 
 
-@for_any_array(generic_derivatives.segment_softmax)
+@operation(LABELS, generic_derivatives.segment_softmax)
 def segment_softmax(
     x: object,
     segment_ids: object,
@@ -59,6 +59,8 @@ def segment_softmax(
     The same in NumPy, where nothing overflows:
         np.exp(x / T) / (np.exp(x / T) @ (ids[:, None] == ids))
     """
+    if type(x) not in NATIVE:
+        return dispatch(segment_softmax, locals())
     rows, order, starts = _segments(x, segment_ids, num_segments, axis, temperature, where)
     out = np.empty(rows.shape, rows.dtype)
 
@@ -69,7 +71,7 @@ def segment_softmax(
     return out if out.ndim else out[()]
 
 
-@for_any_array(generic_derivatives.segment_logsumexp)
+@operation(LABELS, generic_derivatives.segment_logsumexp)
 def segment_logsumexp(
     x: object,
     segment_ids: object,
@@ -96,6 +98,8 @@ def segment_logsumexp(
     The same in NumPy, where nothing overflows:
         np.log(np.exp(x / T) @ (ids[:, None] == np.arange(ids.max() + 1)))
     """
+    if type(x) not in NATIVE:
+        return dispatch(segment_logsumexp, locals())
     rows, order, starts = _segments(x, segment_ids, num_segments, axis, temperature, where)
     values = np.full((rows.count, starts.size - 1), -np.inf)
 
