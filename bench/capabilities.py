@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import tables
 
-from hotmax._backends.capabilities import CAPABILITIES, LIBRARIES
+import hotmax
+from hotmax._backends.operation import OPERATIONS
+
+LIBRARIES = {
+    "numpy": "NumPy",
+    "torch": "PyTorch",
+    "jax": "JAX",
+    "dask": "Dask",
+    "array_api": "array API",
+}
 
 
 def table() -> str:
-    """Functions that work alike share a line."""
+    """What the functions declare by `@operation`; those that work alike share a line."""
     alike: dict[tuple[str, ...], list[str]] = {}
-    for function, works in CAPABILITIES.items():
-        alike.setdefault(tuple(works[name] for name in LIBRARIES), []).append(f"`{function}`")
-    rows = [[", ".join(functions), *cells] for cells, functions in alike.items()]
+    for name in (name for name in hotmax.__all__ if name in OPERATIONS):
+        works = OPERATIONS[name].works
+        alike.setdefault(tuple(works[library] for library in LIBRARIES), []).append(f"`{name}`")
+    lines = sorted(alike.items(), key=lambda line: -len(line[1]))
+    rows = [[", ".join(functions), *cells] for cells, functions in lines]
     return tables.markdown(["function", *LIBRARIES.values()], rows)
 
 

@@ -15,7 +15,7 @@ import pytest
 from arrays import KINDS, too_early
 
 import hotmax as hm
-from hotmax._backends.capabilities import CAPABILITIES, LIBRARIES
+from hotmax._backends.operation import EVERYWHERE, OPERATIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -63,15 +63,16 @@ NO_ARRAYS = {
 
 def test_every_function_over_arrays_is_in_the_table():
     names = {n for n in hm.__all__ if inspect.isfunction(getattr(hm, n))}
-    assert names - NO_ARRAYS == set(CAPABILITIES)
-    for works in CAPABILITIES.values():
-        assert set(works) == set(LIBRARIES)
+    assert names - NO_ARRAYS == set(OPERATIONS)
+    for operation in OPERATIONS.values():
+        assert set(operation.works) == set(EVERYWHERE)
 
 
 @pytest.mark.parametrize("library", ["torch", "jax", "dask", "array_api"])
 def test_the_table_is_true(library):
     kind = next(k for k in KINDS.values() if k.library == library)
-    for name, works in CAPABILITIES.items():
+    for name, operation in OPERATIONS.items():
+        works = operation.works
         given = [
             kind.make(a) if isinstance(a, np.ndarray) else a for a in ARGUMENTS.get(name, (LOGITS,))
         ]

@@ -20,12 +20,12 @@ from optional import library, torch
 
 import hotmax as hm
 from hotmax._attention.backward import AttentionGradients
-from hotmax._backends.capabilities import CAPABILITIES
+from hotmax._backends.operation import OPERATIONS
 from hotmax._losses import generic_linear
 
 _torch_tensors = library("hotmax._backends.torch_tensors")
 pytestmark = pytest.mark.torch
-NAMES = [name for name, works in CAPABILITIES.items() if works["torch"] == "gradients"]
+NAMES = [name for name, operation in OPERATIONS.items() if operation.works["torch"] == "gradients"]
 RNG = np.random.default_rng(0)
 MASK = np.array([[1, 1, 0, 1], [1, 1, 1, 0], [1, 0, 1, 1]], bool)
 SCORES = (3, 5)  # queries and keys

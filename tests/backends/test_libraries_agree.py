@@ -15,7 +15,7 @@ from fuzz.libraries import LIBRARIES, eager_jax, examples_of_each, search
 from optional import torch
 
 import hotmax as hm
-from hotmax._backends.capabilities import CAPABILITIES
+from hotmax._backends.operation import OPERATIONS
 
 NAN, INF = np.nan, np.inf
 # How many calls of each function: jax compiles every operation for every shape.
@@ -47,7 +47,7 @@ def without_programs():
 
 
 def test_every_function_is_drawn():
-    assert set(CALLS) == set(CAPABILITIES)
+    assert set(CALLS) == set(OPERATIONS)
     assert set(EXAMPLES) == set(LIBRARIES)
 
 

@@ -10,7 +10,7 @@ import pytest
 from optional import torch
 
 import hotmax as hm
-from hotmax._backends.capabilities import CAPABILITIES
+from hotmax._backends.operation import OPERATIONS
 
 RNG = np.random.default_rng(0)
 X, P, LABELS = RNG.normal(size=(3, 4)), hm.softmax(RNG.normal(size=(3, 4))), np.array([0, 1, 2])
@@ -68,7 +68,9 @@ MAKE = {
 
 
 def test_every_function_is_called():
-    wanted = {name for name, works in CAPABILITIES.items() if works["numpy"] != "numbers"}
+    wanted = {
+        name for name, operation in OPERATIONS.items() if operation.works["numpy"] != "numbers"
+    }
     assert wanted == set(CALLS)
 
 

@@ -29,7 +29,7 @@ from optional import torch
 
 import hotmax as hm
 from fuzz.calls import BFLOAT16, CALLS, TYPES, Call, Drawing, calls
-from hotmax._backends.capabilities import CAPABILITIES
+from hotmax._backends.operation import OPERATIONS
 
 # In units in the last place of the largest term: the formula's bound against the truth is 4 (8 for
 # entropy) and NumPy's is 2; sums and products over a row of four classes add a rounding for each.
@@ -144,7 +144,7 @@ def check(call: Call, library: Library) -> None:
     """Raise AssertionError where the library's outcome is not NumPy's."""
     with library.around():
         got = outcome(call, library)
-    if CAPABILITIES[call.name][library.column] == "no":
+    if OPERATIONS[call.name].works[library.column] == "no":
         assert got is TypeError, f"{got} instead of a TypeError"
         return
     want = outcome(as_seen(call, library))
@@ -158,7 +158,7 @@ def check(call: Call, library: Library) -> None:
             continue
         assert its.shape == numpys.shape, f"shape {its.shape}, NumPy's {numpys.shape}"
         kind = numpys.dtype
-        if library.name == "jax without x64" and CAPABILITIES[call.name]["jax"] != "numbers":
+        if library.name == "jax without x64" and OPERATIONS[call.name].works["jax"] != "numbers":
             kind = {"float64": np.dtype("float32"), "int64": np.dtype("int32")}.get(str(kind), kind)
         if call.name in ("one_hot", "smooth_labels") and kind.kind == "f":
             kind = its.dtype  # the library's default

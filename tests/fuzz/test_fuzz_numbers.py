@@ -17,7 +17,7 @@ from fuzz import numbers, wide
 from fuzz.batches import SAME, draw_batch
 from fuzz.functions import FUNCTIONS, LEFT_OUT
 from fuzz.hard_rows import draw_temperature, draw_values
-from hotmax._backends.capabilities import CAPABILITIES
+from hotmax._backends.operation import OPERATIONS
 
 if not wide.is_wide():
     pytest.skip("np.longdouble is a double here", allow_module_level=True)
@@ -42,9 +42,9 @@ def test_a_part_of_the_sweep():
 def test_every_public_function_is_swept():
     """All that the table of capabilities lists, but for those with a reason."""
     swept = {function.subject for function in FUNCTIONS.values()}
-    assert swept <= set(CAPABILITIES)
+    assert swept <= set(OPERATIONS)
     assert not swept & set(LEFT_OUT)
-    assert swept | set(LEFT_OUT) == set(CAPABILITIES)
+    assert swept | set(LEFT_OUT) == set(OPERATIONS)
 
 
 @pytest.mark.parametrize("name", FAMILY)

@@ -17,6 +17,7 @@ import pytest
 from subprocesses import prints
 
 import hotmax as hm
+from hotmax._backends.operation import OPERATIONS
 
 PACKAGE = Path(hm.__file__).parent
 PUBLIC = [name for name in hm.__all__ if name != "__version__"]
@@ -106,6 +107,46 @@ def test_the_guide_has_the_tree():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert module.tree() in module.GUIDE.read_text()
+
+
+# --- one way in for the arrays of every library -----------------------------------------------
+
+
+def body_of(function) -> list[ast.stmt]:
+    """The statements of a function, without its docstring."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    return tree.body[0].body[1:]
+
+
+@pytest.mark.parametrize("name", [*OPERATIONS])
+def test_every_operation_asks_whose_arrays_they_are(name):
+    """The first statement hands arrays of other libraries to `dispatch`.
+
+    One that is composed of another operation calls that with its first argument instead.
+    """
+    declared = OPERATIONS[name]
+    assert getattr(hm, name) is declared.function  # no wrapper
+    first = body_of(declared.function)[0]
+    if declared.composed_of is not None:
+        assert ast.unparse(first).startswith(f"return {declared.composed_of}({declared.first}, ")
+        return
+    assert ast.unparse(first.body[0]) == f"return dispatch({name}, locals())"
+    test = ast.unparse(first.test)
+    if declared.formula is None and declared.row_formula is None:  # any of several arrays
+        assert test.startswith(f"not NATIVE.issuperset(map(type, ({declared.first}, ")
+    else:
+        assert test == f"type({declared.first}) not in NATIVE"
+
+
+@pytest.mark.parametrize("name", [*OPERATIONS])
+def test_formulas_take_the_arguments_of_their_functions(name):
+    """But `return_grad`, which the library answers, and `out`, which is NumPy's."""
+    declared = OPERATIONS[name]
+    if declared.formula is None or name == "attention_vjp":  # which takes any
+        return
+    names = list(inspect.signature(declared.function).parameters)
+    formula = list(inspect.signature(declared.formula).parameters)
+    assert set(formula) == set(names) - {"return_grad", "out"}
 
 
 # --- import is light --------------------------------------------------------------------------

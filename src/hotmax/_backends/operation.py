@@ -79,8 +79,8 @@ def operation(
     """
 
     def register(function: F) -> F:
-        name = function.__qualname__
-        first = next(p for p in inspect.signature(function).parameters if p != "self")
+        name = function.__name__
+        first = next(iter(inspect.signature(function).parameters))
         OPERATIONS[name] = ArrayOperation(
             name=name,
             function=function,
@@ -104,7 +104,7 @@ def operation(
 
 def dispatch(function: Callable[..., R], arguments: dict[str, Any]) -> R:
     """function(**arguments), by the backend of its first argument."""
-    declared = OPERATIONS[function.__qualname__]
+    declared = OPERATIONS[function.__name__]
     first = arguments[declared.first]
     backend = backend_of(first)
     if declared.formula is None and declared.row_formula is None:

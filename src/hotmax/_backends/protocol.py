@@ -208,13 +208,13 @@ def widest_float(xp: Any, like: Array) -> Any:
     return xp.float64 if backend is None else backend.widest_float(xp)
 
 
-def numpy_of(x: object, name: str = "x") -> Any:
+def to_numpy(x: object, name: str = "x") -> Any:
     """x for a function without derivatives; what NumPy or nobody can convert stays as it is."""
     backend = backend_of(x)
     return x if backend is None or not backend.takes_values else backend.to_numpy(x, name)
 
 
-def like(result: Any, x: object, keep_type: bool = False) -> Any:
+def from_numpy(result: Any, x: object, keep_type: bool = False) -> Any:
     """A NumPy result as an array of x's library, where x is; in its float type if keep_type."""
     backend = backend_of(x)
     return result if backend is None else backend.from_numpy(result, x, keep_type)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._backends.protocol import numpy_of
+from hotmax._backends.protocol import to_numpy
 from hotmax._core.arrays import Array, refuse_masked, split_mask
 from hotmax._core.pictures import SKY, axes_of, picture
 from hotmax._sampling.steps import MOST_STEPS, Number
@@ -181,7 +181,7 @@ def beam_search(
         raise TypeError(f"temperature must be one number, got {temperature!r}")
     refuse_masked(start, "start")
     try:
-        begin = np.asarray(numpy_of(start, "start"))
+        begin = np.asarray(to_numpy(start, "start"))
     except ValueError:
         raise ValueError(
             "start must be a sequence of ints or an array (batch, tokens), got a ragged list"
@@ -216,7 +216,7 @@ def beam_search(
 def _log_probabilities(
     step: Callable[[Array], object], prefixes: Array, temperature: float
 ) -> Array:
-    logits, present = split_mask(numpy_of(step(prefixes.copy())), "the logits of step")
+    logits, present = split_mask(to_numpy(step(prefixes.copy())), "the logits of step")
     if logits.ndim != 2 or len(logits) != len(prefixes) or not logits.shape[1]:
         raise ValueError(
             f"step must give logits of shape ({len(prefixes)}, classes), got {logits.shape}"

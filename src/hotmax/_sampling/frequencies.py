@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._backends.protocol import numpy_of
+from hotmax._backends.protocol import to_numpy
 from hotmax._core.arrays import Array, as_temperature, split_mask
 from hotmax._core.pictures import BLUE, SKY, percent, picture
 from hotmax._sampling.sample import sample
@@ -162,7 +162,7 @@ def frequencies(
             3  1.000 (1.000)  0.638 (0.636)  0.234 (0.242)
             4  0.000 (0.000)  0.234 (0.234)  0.220 (0.219)
     """
-    x, present = split_mask(numpy_of(logits, "logits"), "logits")
+    x, present = split_mask(to_numpy(logits, "logits"), "logits")
     if x.ndim != 1:
         raise ValueError(f"logits must be one row, got shape {x.shape}")
     heat = np.atleast_1d(as_temperature(temperatures, "temperatures"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._backends.protocol import like, numpy_of
+from hotmax._backends.operation import IN_MEMORY, NATIVE, dispatch, operation
 from hotmax._core import threads
 from hotmax._core.arrays import (
     Array,
@@ -31,9 +31,8 @@ TOGETHER = 4  # long rows that share their scratch space
 
 
 def rows_of(logits: object, axis: Axis, temperature: object, where: object) -> Rows:
-    """The rows of logits of any library that draws are made from."""
-    source = numpy_of(logits, "logits")
-    return Rows(source, axis, numpy_of(temperature), numpy_of(where), "logits")
+    """The rows of logits that draws are made from."""
+    return Rows(logits, axis, temperature, where, "logits")
 
 
 def for_blocks(rows: Rows, work: Callable[[Array, Array, slice], None]) -> None:
@@ -163,6 +162,7 @@ def check_ties(ties: object) -> bool:
     return ties == "first"
 
 
+@operation(IN_MEMORY, typed_by=())
 def sample(
     logits: object,
     *,
@@ -229,6 +229,8 @@ def sample(
         Top-n-sigma, 2024; Kool et al., Stochastic beams and where to find them, 2019 (Gumbel
         top-k).
     """
+    if not NATIVE.issuperset(map(type, (logits, temperature, where, seed))):
+        return dispatch(sample, locals())
     steps = filter_program(top_k, top_p, min_p, typical_p, epsilon, eta, top_n_sigma)
     count = 1 if size is None else int(SIZE.check(size))
     if not isinstance(replace, bool):
@@ -237,12 +239,12 @@ def sample(
     rows = rows_of(logits, axis, temperature, where)
     shape = rows.shape_of_numbers(False)
     check_size((*shape, count), "size", count)
-    seeds = as_seeds(numpy_of(seed, "seed"), shape)
+    seeds = as_seeds(seed, shape)
     drawn = draw(rows, steps, seeds, count, first_tie=first_tie, replace=replace)
-    result = give_back(drawn, shape if size is None else (*shape, count), np.int64, None)
-    return like(result, logits)
+    return give_back(drawn, shape if size is None else (*shape, count), np.int64, None)
 
 
+@operation(IN_MEMORY)
 def truncate(
     logits: object,
     *,
@@ -278,12 +280,13 @@ def truncate(
         >>> hm.softmax(hm.truncate([1.0, 2.0, 3.0, 2.5], top_p=0.5)).round(4)
         array([0.    , 0.    , 0.6225, 0.3775])
     """
+    if not NATIVE.issuperset(map(type, (logits, temperature, where))):
+        return dispatch(truncate, locals())
     steps = filter_program(top_k, top_p, min_p, typical_p, epsilon, eta, top_n_sigma)
     rows = rows_of(logits, axis, temperature, where)
     given = check_out(out, rows.shape, rows.dtype)
     seeds = as_seeds(0, rows.shape_of_numbers(False))
-    result = give_back(cut(rows, steps, seeds), rows.shape, rows.dtype, given)
-    return like(result, logits, keep_type=True)
+    return give_back(cut(rows, steps, seeds), rows.shape, rows.dtype, given)
 
 
 def filter_program(

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._backends.protocol import like, numpy_of
+from hotmax._backends.operation import IN_MEMORY, NATIVE, dispatch, operation
+from hotmax._backends.protocol import from_numpy, to_numpy
 from hotmax._core.arrays import (
     Array,
     Axis,
@@ -88,7 +89,7 @@ class Sampler:
         self.order = order
         self.penalties = {n: PENALTIES[n].check(v) for n, v in steps.items() if n in PENALTIES}
         given = {name: value for name, value in steps.items() if name not in PENALTIES}
-        self.temperature = as_temperature(numpy_of(given.get("temperature", 1.0)))
+        self.temperature = as_temperature(to_numpy(given.get("temperature", 1.0)))
         if (self.temperature < 0).any():
             raise ValueError(f"temperature must be 0 to inf in a Sampler, got {self.temperature}")
         self.temperature = np.abs(self.temperature)  # -0.0 would turn a row upside down
@@ -101,7 +102,7 @@ class Sampler:
         self.calls = 0
         self.first_tie = check_ties(ties)
         self._steps = dict(steps)
-        self._seed = as_seeds(None, ()).keys[0] if seed is None else as_keys(numpy_of(seed, "seed"))
+        self._seed = as_seeds(None, ()).keys[0] if seed is None else as_keys(to_numpy(seed, "seed"))
 
     def __repr__(self) -> str:
         steps = ", ".join(f"{name}={value}" for name, value in self._steps.items())
@@ -130,7 +131,7 @@ class Sampler:
                 self.mu = np.clip(bounds - rate * (surprise - target), -LARGEST, LARGEST)
         self.calls += 1
         result = drawn.reshape(shape)
-        return like(result if result.ndim else result[()], logits)
+        return from_numpy(result if result.ndim else result[()], logits)
 
     def truncate(
         self, logits: object, *, tokens: object = None, where: object = None, axis: Axis = -1
@@ -140,13 +141,14 @@ class Sampler:
         seeds = as_seeds(self._seed, rows.shape_of_numbers(False))
         bounds = self._bounds(rows)
         kept = cut(rows, self.program, seeds, self.calls * STREAMS, bounds)
-        return like(kept, logits, keep_type=True)
+        return from_numpy(kept, logits, keep_type=True)
 
     def _rows(self, logits: object, tokens: object, where: object, axis: Axis) -> Rows:
         if self.penalties:
             if tokens is None:
                 raise ValueError("tokens must be given: this sampler penalizes those so far")
             logits = penalize(logits, tokens, axis=axis, **self.penalties)  # type: ignore[arg-type]
+        logits, where = to_numpy(logits, "logits"), to_numpy(where, "where")
         return rows_of(logits, axis, self.temperature, where)
 
     def _bounds(self, rows: Rows) -> Array:
@@ -170,6 +172,7 @@ def _known(steps: Mapping[str, Any]) -> dict[str, Any]:
     return dict(steps)
 
 
+@operation(IN_MEMORY)
 def penalize(
     logits: object,
     tokens: object,
@@ -205,9 +208,11 @@ def penalize(
     Reference:
         Keskar et al., CTRL, 2019 (repetition); the frequency and presence penalties are OpenAI's.
     """
+    if not NATIVE.issuperset(map(type, (logits, tokens))):
+        return dispatch(penalize, locals())
     factor = REPETITION.check(repetition)
     often, once = FREQUENCY.check(frequency), PRESENCE.check(presence)
-    array = fill_masked(numpy_of(logits, "logits"), "logits", -np.inf)
+    array = fill_masked(logits, "logits", -np.inf)
     result = array.astype(result_type(array.dtype))
     moved = np.moveaxis(np.atleast_1d(result), _one_axis(axis, result.ndim), -1)
     at, counts = _seen(tokens, moved.shape[:-1], moved.shape[-1])
@@ -215,7 +220,7 @@ def penalize(
         x = moved[at].astype(np.float64)
         scaled = np.where(x < 0, x * factor, x / factor)
         moved[at] = np.where(np.isinf(scaled), scaled, scaled - (often * counts + once))
-    return like(result, logits, keep_type=True)
+    return result
 
 
 def _one_axis(axis: object, ndim: int) -> int:
@@ -226,7 +231,7 @@ def _one_axis(axis: object, ndim: int) -> int:
 
 def _seen(tokens: object, shape: tuple[int, ...], classes: int) -> tuple[tuple[Array, ...], Array]:
     """Where tokens came, as an index into logits with the classes last, and how often."""
-    array = _tokens(numpy_of(tokens, "tokens"))
+    array = _tokens(tokens)
     if array.ndim == 0 or (array.ndim > 1 and array.shape[:-1] != shape):
         raise ValueError(
             f"tokens must be one sequence, or one for each row in shape {shape}, got shape "
@@ -268,7 +273,7 @@ def _tokens(given: object) -> Array:
 
 def _padded(given: Any) -> Array:
     try:
-        lines = [_tokens(numpy_of(line, "tokens")) for line in given]
+        lines = [_tokens(to_numpy(line, "tokens")) for line in given]
     except TypeError:  # an int beside a sequence, or what is no list at all
         lines = []
     if not lines or any(line.ndim != 1 for line in lines):
@@ -282,6 +287,7 @@ def _padded(given: Any) -> Array:
     return padded
 
 
+@operation(IN_MEMORY)
 def add_bias(logits: object, tokens: Biases | Sequence[Biases], *, axis: int = -1) -> Any:
     """Logits with a number added to some classes.
 
@@ -305,7 +311,9 @@ def add_bias(logits: object, tokens: Biases | Sequence[Biases], *, axis: int = -
         array([[1., 4.],
                [1., 2.]])
     """
-    array = fill_masked(numpy_of(logits, "logits"), "logits", -np.inf)
+    if not NATIVE.issuperset(map(type, (logits, tokens))):
+        return dispatch(add_bias, locals())
+    array = fill_masked(logits, "logits", -np.inf)
     result = array.astype(result_type(array.dtype))
     moved = np.moveaxis(np.atleast_1d(result), _one_axis(axis, result.ndim), -1)
     classes = moved.shape[-1]
@@ -321,7 +329,7 @@ def add_bias(logits: object, tokens: Biases | Sequence[Biases], *, axis: int = -
         each = [_numbers(one if isinstance(one, Mapping) else list(one), classes) for one in given]
         for row, numbers in zip(moved, each, strict=True):
             _add(row, numbers)
-    return like(result, logits, keep_type=True)
+    return result
 
 
 def _is_collection(value: object) -> bool:
@@ -334,7 +342,7 @@ def _is_collection(value: object) -> bool:
 def _listed(tokens: object) -> list[Any]:
     refuse_masked(tokens, "tokens")
     try:
-        return list(numpy_of(tokens, "tokens"))
+        return list(tokens)  # type: ignore[call-overload]
     except TypeError:
         raise TypeError(
             f"tokens must be a dict of classes and numbers or a sequence of classes, got {tokens!r}"

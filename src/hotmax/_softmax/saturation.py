@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hotmax._attention.heads import Heads
-from hotmax._backends.protocol import numpy_of
+from hotmax._backends.operation import NATIVE, NUMBERS, dispatch, operation
 from hotmax._core.arrays import Array, Axis, Rows
 from hotmax._core.checks import as_real
 from hotmax._core.pictures import BLUE, VERMILION, picture
@@ -108,6 +108,7 @@ class Saturation:
         return axes
 
 
+@operation(NUMBERS)
 def saturation(
     x: object,
     *,
@@ -144,7 +145,9 @@ def saturation(
         variance of the logits    14.25
         for entropy 1             logits divided by 4.817 give it
     """
-    rows = Rows(numpy_of(x), axis, numpy_of(temperature, "temperature"), numpy_of(where, "where"))
+    if not NATIVE.issuperset(map(type, (x, temperature, where))):
+        return dispatch(saturation, locals())
+    rows = Rows(x, axis, temperature, where)
     wanted = check_target(target)
     x3, mask3 = rows.view(rows.x), rows.mask_view()
     logits = x3.reshape(-1, rows.classes)
@@ -169,6 +172,7 @@ def saturation(
     return tally(chunks(), "x", rows.count * rows.classes, wanted, None)
 
 
+@operation(NUMBERS)
 def attention_saturation(
     q: object,
     k: object,
@@ -202,16 +206,18 @@ def attention_saturation(
         >>> hm.attention_saturation(q, k).saturated
         0.0
     """
+    if not NATIVE.issuperset(map(type, (q, k, where, temperature, bias, sink))):
+        return dispatch(attention_saturation, locals())
     heads = Heads(
-        numpy_of(q, "q"),
-        numpy_of(k, "k"),
+        q,
+        k,
         None,
-        where=numpy_of(where, "where"),
+        where=where,
         causal=causal,
         scale=scale,
-        temperature=numpy_of(temperature, "temperature"),
-        bias=numpy_of(bias, "bias"),
-        sink=numpy_of(sink, "sink"),
+        temperature=temperature,
+        bias=bias,
+        sink=sink,
     )
     wanted = check_target(target)
     if np.any(heads.temperature == 0.0):

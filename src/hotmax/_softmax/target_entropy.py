@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._backends.protocol import like, numpy_of
+from hotmax._backends.operation import NATIVE, NUMBERS, dispatch, operation
 from hotmax._core.arrays import Array, Axis, Rows, as_array
 from hotmax._softmax.functions import entropy, softmax
 
@@ -15,6 +15,7 @@ LARGEST = float(np.finfo(np.float64).max)
 STEPS = 200  # enough to halve from the smallest to the largest number and on to the last bit
 
 
+@operation(NUMBERS, typed_by=())
 def temperature_for_entropy(
     logits: object,
     target: object,
@@ -48,8 +49,10 @@ def temperature_for_entropy(
         >>> round(float(hm.entropy(logits, temperature=heat)), 12)
         0.9
     """
-    rows = Rows(numpy_of(logits, "logits"), axis, 1.0, numpy_of(where, "where"))
-    aim = as_array(numpy_of(target, "target"), "target").astype(np.float64)
+    if not NATIVE.issuperset(map(type, (logits, target, where))):
+        return dispatch(temperature_for_entropy, locals())
+    rows = Rows(logits, axis, 1.0, where)
+    aim = as_array(target, "target").astype(np.float64)
     if aim.ndim and not per_row:
         raise ValueError(
             f"target must be a number unless per_row=True, got an array of shape {aim.shape}"
@@ -74,7 +77,7 @@ def temperature_for_entropy(
         return float(solve(x[some][None], aims[some][:1])[0])
     result = np.full(rows.count, np.nan)
     result[some] = solve(x[some][:, None], aims[some])
-    return like(result.reshape(shape), logits) if shape else float(result[0])
+    return result.reshape(shape) if shape else float(result[0])
 
 
 def limits(x: Array) -> tuple[Array, Array]:

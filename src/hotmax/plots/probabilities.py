@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import hotmax as hm
-from hotmax._backends.protocol import numpy_of
+from hotmax._backends.protocol import to_numpy
 from hotmax._core.arrays import Array, as_array, as_temperature
 from hotmax._core.pictures import (
     COLORS,
@@ -31,7 +31,7 @@ COLOURED = len(COLORS)  # classes with a line of their own; the others are thin 
 
 
 def one_row(logits: object) -> Array:
-    x = as_array(numpy_of(logits, "logits"), "logits").astype(np.float64)
+    x = as_array(to_numpy(logits, "logits"), "logits").astype(np.float64)
     if x.ndim != 1 or x.size == 0:
         raise ValueError(f"logits must be one row of at least one class, got shape {x.shape}")
     return x
