@@ -114,7 +114,7 @@ def test_the_guide_has_the_tree():
 
 def body_of(function) -> list[ast.stmt]:
     """The statements of a function, without its docstring."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    tree = ast.parse(inspect.getsource(function))
     return tree.body[0].body[1:]
 
 

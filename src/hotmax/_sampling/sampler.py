@@ -339,10 +339,10 @@ def _is_collection(value: object) -> bool:
     )
 
 
-def _listed(tokens: object) -> list[Any]:
+def _listed(tokens: Any) -> list[Any]:
     refuse_masked(tokens, "tokens")
     try:
-        return list(tokens)  # type: ignore[call-overload]
+        return list(tokens)
     except TypeError:
         raise TypeError(
             f"tokens must be a dict of classes and numbers or a sequence of classes, got {tokens!r}"
