@@ -23,12 +23,12 @@ from hotmax._backends.protocol import (
     stop_gradient,
     widest_float,
 )
-from hotmax._core.arrays import ACCEPTED, FLOATS, as_mask, as_temperature, is_foreign
+from hotmax._core.arrays import ACCEPTED, FLOATS, as_mask, as_temperature, is_other_library
 
 TILE = 1 << 24  # scores at a time
 
 
-class Arguments(Shapes):
+class AttentionArguments(Shapes):
     """The arguments of attention, checked, in the type to compute in, with all their heads."""
 
     def __init__(
@@ -53,15 +53,15 @@ class Arguments(Shapes):
         half = str(self.dtype).rpartition(".")[2] in ("float16", "bfloat16")
         self.kind = self.xp.float32 if half else self.dtype
         leads = (self.lead, self.kv_lead, self.kv_lead)
-        spread = [
+        operands = [
             self.xp.broadcast_to(self.xp.astype(array, self.kind), lead + shape[-2:])
             for array, lead, shape in zip(given.values(), leads, shapes, strict=False)
         ]
-        self.q, self.k = spread[:2]
-        self.v = spread[2] if len(spread) > 2 else None
+        self.q, self.k = operands[:2]
+        self.v = operands[2] if len(operands) > 2 else None
         self.shift = self.shift_of(causal)
         self.limited = causal is not False
-        self.slope = self._slope(self.scale_of(scale), temperature)
+        self.beta = self._beta(self.scale_of(scale), temperature)
         self.sink = None if sink is None else self._sink(sink)
         self.where = None if where is None else self._mask(where)
         self.bias = None if bias is None else self._numbers(bias, "bias", False)
@@ -77,7 +77,7 @@ class Arguments(Shapes):
 
     def own(self, array: Any) -> Array:
         """An array from elsewhere as one of this library, on the same device."""
-        if not is_foreign(array):
+        if not is_other_library(array):
             return constant(self.xp, np.asarray(array), self.like)
         return array
 
@@ -87,7 +87,7 @@ class Arguments(Shapes):
         return self.xp.broadcast_to(array, shape)
 
     def _mask(self, where: Any) -> Array:
-        where = self.own(where if is_foreign(where) else as_mask(where))
+        where = self.own(where if is_other_library(where) else as_mask(where))
         if type_name(where) != "bool":
             raise TypeError(f"where must hold bools, got {where.dtype}")
         shape = self.check_broadcast(tuple(where.shape), "where", False)
@@ -99,24 +99,24 @@ class Arguments(Shapes):
             raise ValueError("sink must not be nan; -inf is no sink")
         return sink
 
-    def _slope(self, scale: float, temperature: Any) -> Any:
+    def _beta(self, scale: float, temperature: Any) -> Any:
         """scale / T: a number if T is one, else one for each query."""
-        if not is_foreign(temperature):
+        if not is_other_library(temperature):
             numbers = as_temperature(temperature)
             self.check_broadcast(numbers.shape, "temperature", True)
             if numbers.size == 1:
                 t = float(numbers.reshape(()))
                 return divided(scale, t)
             temperature = numbers
-        heat = self._numbers(temperature, "temperature", True)
-        if not is_traced(heat) and bool(self.xp.any(heat != heat)):
+        t = self._numbers(temperature, "temperature", True)
+        if not is_traced(t) and bool(self.xp.any(t != t)):
             raise ValueError("temperature must not be nan; it may be 0, inf or negative")
         if not scale:
             return 0.0
-        slope = scale / stop_gradient(heat)
-        steep = self.xp.abs(slope) == math.inf  # which has no derivative
-        heat = self.xp.where(steep, self.xp.ones_like(heat), heat)
-        return self.xp.where(steep, slope, scale / heat)
+        beta = scale / stop_gradient(t)
+        infinite = self.xp.abs(beta) == math.inf  # which has no derivative
+        t = self.xp.where(infinite, self.xp.ones_like(t), t)
+        return self.xp.where(infinite, beta, scale / t)
 
     def tiles(self) -> list[slice]:
         step = max(TILE // max(math.prod(self.lead) * self.keys, 1), 1)
@@ -134,13 +134,13 @@ def divided(scale: float, t: float) -> float:
 class Tile:
     """Some queries of all heads, and what they see."""
 
-    def __init__(self, given: Arguments, part: slice) -> None:
+    def __init__(self, given: AttentionArguments, part: slice) -> None:
         self.given, self.part, self.xp = given, part, given.xp
         self.q = given.q[..., part, :]
         self.rows = self.q.shape[-2]
         self.bias = None if given.bias is None else given.bias[..., part, :]
         self.sink = None if given.sink is None else given.sink[..., part, :]
-        self.slope = given.slope if isinstance(given.slope, float) else given.slope[..., part, :]
+        self.beta = given.beta if isinstance(given.beta, float) else given.beta[..., part, :]
         self.present = self._present()
 
     def number(self, value: float) -> Array:
@@ -217,32 +217,32 @@ class Tile:
         return array if self.present is None else self.xp.where(self.present, array, other)
 
     def logits(self, sink: Array) -> tuple[Array, Array, Array | None, Array | None]:
-        """(slope * score + bias, the sink beside it, the logsumexp where it is a limit, or 0).
+        """(beta * score + bias, the sink beside it, the logsumexp where it is a limit, or 0).
 
-        An infinite slope leaves only the largest scores; at +-inf, unless they are 0. With nothing
-        beside the scores they are taken from the largest first, since slope * score may overflow:
-        slope times that is the fourth result.
+        An infinite beta leaves only the largest scores; at +-inf, unless they are 0. With nothing
+        beside the scores they are taken from the largest first, since beta * score may overflow:
+        beta times that is the fourth result.
         """
-        xp, slope = self.xp, self.slope
+        xp, beta = self.xp, self.beta
         scores = self.scores()
         zero, infinity = self.number(0.0), self.number(math.inf)
         bias = zero if self.bias is None else self.masked(self.bias, zero)
-        if isinstance(slope, float):
-            if abs(slope) < math.inf:
+        if isinstance(beta, float):
+            if abs(beta) < math.inf:
                 if self.bias is not None or self.sink is not None:
-                    return scores * slope + bias, sink, None, None
-                sign = -1.0 if slope < 0 else 1.0
+                    return scores * beta + bias, sink, None, None
+                sign = -1.0 if beta < 0 else 1.0
                 best = xp.max(
                     self.masked(stop_gradient(scores) * sign, -infinity), axis=-1, keepdims=True
                 )
                 best = sign * xp.where(xp.abs(best) < infinity, best, zero)
-                return (scores - best) * slope, sink, None, best * slope
-            slope = self.number(slope)
-        hard = xp.abs(slope) == infinity
-        turned = stop_gradient(scores * xp.where(slope < 0, zero - 1, zero + 1))
-        best = xp.max(self.masked(turned, -infinity), axis=-1, keepdims=True)
-        ties = xp.where(best != best, best, xp.where(turned == best, bias, -infinity))
-        z = xp.where(hard, ties, scores * xp.where(hard, zero, slope) + bias)
+                return (scores - best) * beta, sink, None, best * beta
+            beta = self.number(beta)
+        hard = xp.abs(beta) == infinity
+        signed = stop_gradient(scores * xp.where(beta < 0, zero - 1, zero + 1))
+        best = xp.max(self.masked(signed, -infinity), axis=-1, keepdims=True)
+        ties = xp.where(best != best, best, xp.where(signed == best, bias, -infinity))
+        z = xp.where(hard, ties, scores * xp.where(hard, zero, beta) + bias)
         above, below = hard & (best > 0) & (sink < infinity), hard & (best < 0)
         limit = xp.where(above, infinity, xp.where(below, sink, zero))
         drowned = below & (sink > -infinity)
@@ -263,7 +263,7 @@ def attention(
 ) -> Any:
     outs, sums = [], []
     with np.errstate(all="ignore"):  # strict arrays are NumPy's underneath
-        given = Arguments(q, k, v, where, causal, scale, temperature, bias, sink)
+        given = AttentionArguments(q, k, v, where, causal, scale, temperature, bias, sink)
         xp = given.xp
         for part in given.tiles():
             tile = Tile(given, part)
@@ -288,12 +288,14 @@ def attention_weights(
     sink: Any = None,
 ) -> Array:
     with np.errstate(all="ignore"):
-        given = Arguments(q, k, None, where, causal, scale, temperature, bias, sink)
+        given = AttentionArguments(q, k, None, where, causal, scale, temperature, bias, sink)
         parts = [Tile(given, part).weights()[0] for part in given.tiles()]
         return joined(given, parts, -2, (*given.lead, 0, given.keys))
 
 
-def joined(given: Arguments, parts: list[Array], axis: int, empty: tuple[int, ...]) -> Array:
+def joined(
+    given: AttentionArguments, parts: list[Array], axis: int, empty: tuple[int, ...]
+) -> Array:
     xp = given.xp
     if not parts:
         return xp.zeros(empty, dtype=given.dtype, **placement(given.like))
@@ -305,12 +307,14 @@ def points_of(arguments: dict[str, Any]) -> tuple[dict[str, Array], dict[str, An
     """(what attention is differentiated by, its other arguments, the gradient): checked."""
     options = dict(arguments)
     gradient = options.pop("gradient")
-    given = Arguments(**options)
+    given = AttentionArguments(**options)
     gradient = given.own(gradient)
-    steep = abs(given.slope) == math.inf
+    at_zero = abs(given.beta) == math.inf
     given.check_gradient(
         tuple(gradient.shape),
-        steep if isinstance(steep, bool) else not is_traced(steep) and bool(given.xp.any(steep)),
+        at_zero
+        if isinstance(at_zero, bool)
+        else not is_traced(at_zero) and bool(given.xp.any(at_zero)),
     )
     names = [n for n in ("q", "k", "v", "bias", "sink") if options[n] is not None]
     points = {name: given.floats(options.pop(name), name) for name in names}

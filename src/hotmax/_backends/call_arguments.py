@@ -9,7 +9,7 @@ import numpy as np
 
 from hotmax._backends.layout import Array, Layout, bits, constant, number, type_name
 from hotmax._backends.protocol import ArrayOperation, hides_values, widest_float
-from hotmax._core.arrays import ACCEPTED, FLOATS, Axis, as_mask, as_temperature, is_foreign
+from hotmax._core.arrays import ACCEPTED, FLOATS, Axis, as_mask, as_temperature, is_other_library
 
 
 class CallArguments:
@@ -34,7 +34,7 @@ class CallArguments:
         self.where = None if where is None else self._mask(where)
 
     def _temperature(self, temperature: Any, hidden: bool) -> Any:
-        if not is_foreign(temperature):
+        if not is_other_library(temperature):
             numbers = as_temperature(temperature)
             if numbers.size == 1 and numbers.ndim <= len(self.layout.shape):
                 return float(numbers.reshape(()))
@@ -50,7 +50,7 @@ class CallArguments:
         return self._broadcast(temperature, self.layout.reduced, "temperature must be a number or")
 
     def _mask(self, where: Any) -> Array:
-        if not is_foreign(where):
+        if not is_other_library(where):
             where = constant(self.xp, as_mask(where), self.x)
         if type_name(where) != "bool":
             raise TypeError(f"where must hold bools, got {where.dtype}")

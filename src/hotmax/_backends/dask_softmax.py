@@ -234,10 +234,10 @@ def describe_block(
 
 def merge_block(parts: Array, temperature: Array, *, axes: Any) -> Array:
     """The parts of each row, along `axes`, as one."""
-    turned = np.moveaxis(parts, axes, range(-1 - len(axes), -1))
-    kept = turned.shape[: parts.ndim - 1 - len(axes)]
+    moved = np.moveaxis(parts, axes, range(-1 - len(axes), -1))
+    kept = moved.shape[: parts.ndim - 1 - len(axes)]
     count = math.prod(parts.shape[a] for a in axes)
-    rows = np.ascontiguousarray(turned.reshape(math.prod(kept), count, PARTS))
+    rows = np.ascontiguousarray(moved.reshape(math.prod(kept), count, PARTS))
     result = np.empty((len(rows), PARTS))
     shape = tuple(1 if a in axes else n for a, n in enumerate(parts.shape[:-1]))
     temperatures = np.broadcast_to(temperature, (*shape, 1)).astype(np.float64)
@@ -261,8 +261,8 @@ def finish_block(
     result[parts[:, 4] == 0] = EMPTY[operation_name]
     target = np.empty(rows.shape, rows.dtype)
     with np.errstate(all="ignore"):
-        turned = rows.turn(target)
-        turned[...] = result.reshape(turned.shape)
+        rows_last = rows.turn(target)
+        rows_last[...] = result.reshape(rows_last.shape)
     return target
 
 

@@ -96,7 +96,7 @@ class DerivativePoint:
         self.gap = xp.where(self.finite, gap, zero)
         # +inf takes all the mass, whatever the others do: there softmax is constant.
         infinite = self.present & (xp.abs(x) == math.inf)
-        self.slope = xp.where(self.any(infinite), zero, self.half)
+        self.finite_half = xp.where(self.any(infinite), zero, self.half)
 
     def within(self, values: Array) -> Array:
         """Infinities as the largest numbers, so that 0 times them is 0."""
@@ -178,7 +178,7 @@ def pull(
     if name == "smoothmax":
         return at.only_present(g * p), g * entropy_of(at) if by_temperature else None
     by_z = at.only_present(PULL[name](at, p, g))
-    half = at.half if name == "logsumexp" else at.slope
+    half = at.half if name == "logsumexp" else at.finite_half
     by_x = by_z * half * at.root
     if not by_temperature:
         return by_x, None
@@ -221,7 +221,7 @@ def push(name: str, at: DerivativePoint, dx: Array, dt: Array | None) -> Array:
     if name == "smoothmax":
         change = at.mean(p, dx)
         return change if dt is None else change + entropy_of(at) * dt
-    half = at.half if name == "logsumexp" else at.slope
+    half = at.half if name == "logsumexp" else at.finite_half
     change = along(name, at, p, dx) * half * at.root
     if dt is None:
         return change

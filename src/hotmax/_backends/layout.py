@@ -26,16 +26,16 @@ class Layout:
     def rows(self, xp: Any, array: Array, classes: int | None = None) -> Array:
         """array with its classes along one last axis."""
         order = self.others + self.axes
-        turned = array if order == tuple(range(len(order))) else xp.permute_dims(array, order)
+        permuted = array if order == tuple(range(len(order))) else xp.permute_dims(array, order)
         count = self.classes if classes is None else classes
-        return xp.reshape(turned, (*(self.shape[a] for a in self.others), count))
+        return xp.reshape(permuted, (*(self.shape[a] for a in self.others), count))
 
     def entries(self, xp: Any, rows: Array) -> Array:
         """The way back from `rows`."""
         order = self.others + self.axes
-        turned = xp.reshape(rows, tuple(self.shape[a] for a in order))
+        permuted = xp.reshape(rows, tuple(self.shape[a] for a in order))
         back = tuple(order.index(a) for a in range(len(order)))
-        return turned if back == tuple(range(len(back))) else xp.permute_dims(turned, back)
+        return permuted if back == tuple(range(len(back))) else xp.permute_dims(permuted, back)
 
     def numbers(self, xp: Any, rows: Array, keepdims: bool) -> Array:
         """One number for each row, from an array of length 1 along its last axis."""

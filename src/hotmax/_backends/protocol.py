@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
-from hotmax._core.arrays import RECOGNISERS, is_foreign
+from hotmax._core.arrays import RECOGNISERS, is_other_library
 
 Array = Any
 Arguments = dict[str, Any]
@@ -164,7 +164,7 @@ RECOGNISERS.append(lambda x: _library_of(x) is not None)
 
 
 def _recognise(x: object) -> Backend | None:
-    return _load(_library_of(x) or "array_api") if is_foreign(x) else None
+    return _load(_library_of(x) or "array_api") if is_other_library(x) else None
 
 
 def _load(name: str) -> Backend:

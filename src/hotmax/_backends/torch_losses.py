@@ -11,7 +11,7 @@ import torch
 from hotmax._backends import torch_tensors as tensors
 from hotmax._backends.layout import own_copy
 from hotmax._backends.protocol import Arguments, ArrayOperation
-from hotmax._core.arrays import is_foreign, normalize_axes
+from hotmax._core.arrays import is_other_library, normalize_axes
 
 IMMUTABLE = (type(None), bool, int, float, str)
 
@@ -72,7 +72,7 @@ def snapshot(value: Any) -> Any:
         return own_copy(value)
     if isinstance(value, list | tuple):
         return copy.deepcopy(value)
-    if not is_foreign(value) and hasattr(value, "__array__"):  # a column of pandas
+    if not is_other_library(value) and hasattr(value, "__array__"):  # a column of pandas
         return np.array(value)
     return value
 

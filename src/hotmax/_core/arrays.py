@@ -36,21 +36,21 @@ PROTOCOLS = (
 RECOGNISERS: list[Callable[[object], bool]] = []
 
 # By type, filled as types come along: a look-up is all that a small array has time for.
-_foreign: dict[type, bool] = {np.ndarray: False, float: False, int: False, list: False}
+_of_other_libraries: dict[type, bool] = {np.ndarray: False, float: False, int: False, list: False}
 
 
-def is_foreign(x: object) -> bool:
+def is_other_library(x: object) -> bool:
     """Is x an array of another library? NumPy might read it, and its kind would be lost."""
     kind = type(x)
     try:
-        return _foreign[kind]
+        return _of_other_libraries[kind]
     except KeyError:
-        foreign = not isinstance(x, np.ndarray | np.generic) and (
+        other = not isinstance(x, np.ndarray | np.generic) and (
             any(hasattr(kind, name) for name in PROTOCOLS)
             or any(recognises(x) for recognises in RECOGNISERS)
         )
-        _foreign[kind] = foreign
-        return foreign
+        _of_other_libraries[kind] = other
+        return other
 
 
 def as_array(x: object, name: str = "x") -> Array:
@@ -107,7 +107,7 @@ def _holds_masked(x: Sequence[object]) -> bool:
 
 
 def _values(x: object, name: str) -> Array:
-    if is_foreign(x):
+    if is_other_library(x):
         raise TypeError(
             f"{name} is a {type(x).__module__}.{type(x).__qualname__}, and is taken here only as a "
             f"NumPy array or a nested sequence of numbers: convert it, as in np.asarray({name})"
@@ -196,7 +196,7 @@ def normalize_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
 
 def as_temperature(temperature: object, name: str = "temperature") -> Array:
     """The temperature as a float64 array: real, and nan nowhere."""
-    if is_foreign(temperature):
+    if is_other_library(temperature):
         raise TypeError(
             f"{name} is a {type(temperature).__module__}.{type(temperature).__qualname__} "
             f"and x is not: make x an array of the same library, or {name} a number"
@@ -283,7 +283,7 @@ class Rows:
         return unlocked(np.ascontiguousarray(self.view(spread, reduced=True)).reshape(-1))
 
     def _mask(self, where: object) -> Array:
-        if is_foreign(where):
+        if is_other_library(where):
             raise TypeError(
                 f"where is a {type(where).__module__}.{type(where).__qualname__}, and x is not: "
                 f"convert it, as in np.asarray(where)"

@@ -14,7 +14,7 @@ from array_api_compat import array_namespace
 
 from hotmax._backends.layout import Array, type_name
 from hotmax._backends.protocol import is_traced, placement, stop_gradient, values_of, widest_float
-from hotmax._core.arrays import Axis, Rows, is_foreign, normalize_axes
+from hotmax._core.arrays import Axis, Rows, is_other_library, normalize_axes
 from hotmax._core.checks import (
     as_class_numbers,
     as_gamma,
@@ -26,7 +26,7 @@ from hotmax._core.checks import (
     class_count,
 )
 from hotmax._softmax.problem import (
-    At,
+    LogitsProblem,
     default_float,
     hot,
     labels_of,
@@ -53,9 +53,9 @@ def cross_entropy(
 ) -> Array:
     check_reduction(reduction)
     smoothing = as_smoothing(label_smoothing)
-    at = At(logits, axis, temperature, where)
+    at = LogitsProblem(logits, axis, temperature, where)
     xp = at.xp
-    kind = type_name(targets) if is_foreign(targets) else np.asarray(targets).dtype.name
+    kind = type_name(targets) if is_other_library(targets) else np.asarray(targets).dtype.name
     soft = "float" in kind
     if soft:
         w = weights_of(at, weight)
@@ -86,7 +86,7 @@ def cross_entropy(
     return reduced(at, losses, reduction, count)
 
 
-def weights_of(at: At, weight: Any, labels: Array | None = None) -> Array:
+def weights_of(at: LogitsProblem, weight: Any, labels: Array | None = None) -> Array:
     """A weight for each class; 1 if there are none. While it is traced, its numbers are taken.
 
     `labels`: those of the rows, if the loss is divided by the sum of their weights. They are then
@@ -113,12 +113,12 @@ def weights_of(at: At, weight: Any, labels: Array | None = None) -> Array:
     )
 
 
-def usual_exponents(at: At) -> int:
+def usual_exponents(at: LogitsProblem) -> int:
     """Weights between 2 to minus this and 2 to this are taken as they are."""
     return 60 if type_name(at.x) == "float32" else 500
 
 
-def over_largest(at: At, weights: Array, labels: Array) -> Array:
+def over_largest(at: LogitsProblem, weights: Array, labels: Array) -> Array:
     """Weights over the power of two next to the largest that counts, while values are traced."""
     xp, limit = at.xp, usual_exponents(at)
     used = xp.any(xp.reshape(hot(at, labels), (-1, at.classes)), axis=0)
@@ -146,7 +146,7 @@ def perplexity(
     beyond = loss > limit
     finite = xp.where(beyond & xp.isinf(loss), xp.zeros_like(loss), loss)
     value = xp.exp(xp.where(beyond, finite - stop_gradient(finite) + (limit - 0.001), finite))
-    return At(logits, axis, 1.0, None).result(xp.where(beyond, value + math.inf, value))
+    return LogitsProblem(logits, axis, 1.0, None).result(xp.where(beyond, value + math.inf, value))
 
 
 def nll_loss(
@@ -158,7 +158,7 @@ def nll_loss(
     reduction: str = "mean",
 ) -> Array:
     check_reduction(reduction)
-    at = At(log_probabilities, axis, 1.0, None)
+    at = LogitsProblem(log_probabilities, axis, 1.0, None)
     xp = at.xp
     labels, counted = labels_of(at, targets, ignore_index)
     w = weights_of(at, weight, labels if reduction == "mean" else None)
@@ -173,17 +173,19 @@ def nll_loss(
 
 def of_right_class(
     logits: Array, targets: Any, axis: Axis, temperature: Any, where: Any, ignore_index: Any
-) -> tuple[At, Array, Array, Array]:
-    """(logits, which class is right, the chances of all, which rows count)."""
-    at = At(logits, axis, temperature, where)
+) -> tuple[LogitsProblem, Array, Array, Array]:
+    """(logits, which class is right, the probabilities of all, which rows count)."""
+    at = LogitsProblem(logits, axis, temperature, where)
     labels, counted = labels_of(at, targets, ignore_index)
     at.x = quiet(at, counted)
-    right, p = hot(at, labels), at.chances()
+    right, p = hot(at, labels), at.probabilities()
     strange = at.xp.expand_dims(outside(at, right, counted), axis=-1)
     return at, right, at.xp.where(strange, at.zeros(p) + math.nan, p), counted
 
 
-def finished(at: At, losses: Array, counted: Array, reduction: str, weights: Any = None) -> Array:
+def finished(
+    at: LogitsProblem, losses: Array, counted: Array, reduction: str, weights: Any = None
+) -> Array:
     check_reduction(reduction)
     amounts = at.xp.astype(counted, losses.dtype)
     if weights is not None:
@@ -193,7 +195,7 @@ def finished(at: At, losses: Array, counted: Array, reduction: str, weights: Any
     return reduced(at, losses, reduction, at.xp.sum(amounts))
 
 
-def shut_out(at: At, losses: Array, value: float) -> Array:
+def shut_out(at: LogitsProblem, losses: Array, value: float) -> Array:
     """The losses, with this value in rows with nothing allowed by `where`."""
     mask = at.mask()
     if mask is None or not at.classes:
@@ -254,7 +256,7 @@ def focal_loss(
         w = weights_of(at, weight, labels if reduction == "mean" else None)
         factors = xp.sum(xp.where(right, w, xp.zeros_like(w)), axis=-1)
     least = float(xp.finfo(at.x.dtype).smallest_normal)
-    none = others <= least  # the slope of others**gamma may be beyond all numbers there
+    none = others <= least  # the derivative of others**gamma may be beyond all numbers there
     factor = xp.where(none, xp.ones_like(others), others) ** power
     # A class without mass moves nothing: its factor is a constant, or a gradient meets 0 * inf.
     factor = xp.where(loss > NO_MASS, stop_gradient(factor), factor)
@@ -282,11 +284,11 @@ def smooth_labels(
     if "float" not in type_name(targets):
         count = class_count(num_classes)
         return (1.0 - smoothing) * one_hot(targets, count, axis) + smoothing / count
-    at = At(targets, as_integer(axis, "axis"), 1.0, None)
+    at = LogitsProblem(targets, as_integer(axis, "axis"), 1.0, None)
     if not is_traced(targets):
         rows = Rows(np.empty(at.layout.shape, np.bool_), axis, 1.0, None)
         as_probabilities(values_of(targets), rows)
     if num_classes is not None and num_classes != at.classes:
         raise ValueError(f"num_classes must be {at.classes}, that of targets, got {num_classes}")
-    wide = at.xp.astype(at.x, widest_float(at.xp, at.x))
-    return at.result((1.0 - smoothing) * wide + smoothing / at.classes)
+    float64_targets = at.xp.astype(at.x, widest_float(at.xp, at.x))
+    return at.result((1.0 - smoothing) * float64_targets + smoothing / at.classes)

@@ -1,7 +1,7 @@
 """KL and distillation on arrays of other libraries, by the formulas of `_kernels/divergence`.
 
-Gaps of logits are counted in a unit in which a temperature of `heat` is applied to them: that of
-the logits, with heat |T|, for distillation; gaps over T, with heat 1, for KL.
+Gaps of logits are counted in a unit in which the temperature `tau` is applied to them: that of
+the logits, with tau = |T|, for distillation; gaps over T, with tau = 1, for KL.
 
 A library differentiates these formulas itself. Its gradients are right while (x - y) / T^2, and the
 loss, are within the type; beyond they may be nan. (Those of NumPy's arrays have no such end.)
@@ -18,12 +18,12 @@ from hotmax._backends.layout import Array
 from hotmax._backends.protocol import placement, stop_gradient
 from hotmax._core.arrays import Axis
 from hotmax._core.checks import check_reduction
-from hotmax._softmax.problem import At, reduced
+from hotmax._softmax.problem import LogitsProblem, reduced
 
 TERMS = 20  # of the series of e^v for abs(v) <= 1
 
 
-def exp_excess(at: At, v: Array) -> Array:
+def exp_excess(at: LogitsProblem, v: Array) -> Array:
     """(e^v - 1 - v) / v^2 for abs(v) <= 1, from its series."""
     total = at.zeros(v)
     for k in range(TERMS, 2, -1):
@@ -31,7 +31,7 @@ def exp_excess(at: At, v: Array) -> Array:
     return 0.5 * (total + 1.0)
 
 
-def log1p_over_itself(at: At, s: Array) -> Array:
+def log1p_over_itself(at: LogitsProblem, s: Array) -> Array:
     """log(1 + s) / s for s >= 0."""
     xp, small = at.xp, s < 0.01
     one = xp.ones_like(s)
@@ -42,7 +42,7 @@ def log1p_over_itself(at: At, s: Array) -> Array:
     return xp.where(small, total, xp.log1p(more) / more)
 
 
-def centred(at: At, p: Array, gap: Array, both: Array) -> Array:
+def centred(at: LogitsProblem, p: Array, gap: Array, both: Array) -> Array:
     """The gaps less their mean under p: the largest class first, and the mean of the rest twice.
 
     Classes without mass are left out of the mean: a gradient would meet 0 times their gap, which
@@ -63,23 +63,23 @@ def centred(at: At, p: Array, gap: Array, both: Array) -> Array:
 
 
 def near(
-    at: At,
+    at: LogitsProblem,
     p: Array,
     q: Array,
     logs: Array,
     gap: Array,
     both: Array,
     elsewhere: Array,
-    heat: Array,
+    tau: Array,
 ) -> tuple[Array, Array]:
-    """(heat^2 KL, where it can be had from here) of every row: q near p, no class of p missing.
+    """(tau^2 KL, where it can be had from here) of every row: q near p, no class of p missing.
 
     `logs` is log(q / p). q / (p e^v) is one number for all classes of a row, `ratio`; it is taken
     from the largest of p, where v has all its digits.
     """
     xp, none = at.xp, at.zeros(gap)
     u = centred(at, p, gap, both)
-    v = u / heat
+    v = u / tau
     small = xp.abs(v) <= 1
     most = xp.max(xp.where(both, p, none), axis=-1, keepdims=True)
     at_most = both & (p == most)
@@ -91,30 +91,32 @@ def near(
     large = both & ~small & (scaled < 2) & (xp.abs(v) < math.inf)
     little = xp.where(small, u, none)
     series = p * little * little * exp_excess(at, xp.where(small, v, none))
-    finite = xp.where(xp.isfinite(heat), heat, xp.ones_like(heat))
+    finite = xp.where(xp.isfinite(tau), tau, xp.ones_like(tau))
     v = xp.where(large, v, none)
     rest = xp.where(large, scaled, none) - p - p * xp.where(p != 0, v, none)
     terms = xp.where(both, series, none) + finite * (finite * xp.where(large, rest, none))
     total = xp.sum(terms, axis=-1)
-    heat, finite = xp.squeeze(heat, axis=-1), xp.squeeze(finite, axis=-1)
-    share = total / heat / heat
+    tau, finite = xp.squeeze(tau, axis=-1), xp.squeeze(finite, axis=-1)
+    share = total / tau / tau
     holds = (share < 1) & (elsewhere < 0.5) & xp.all(small | large | ~both, axis=-1)
     holds = holds & xp.squeeze(usual, axis=-1)
     nothing = at.zeros(share)
     value = total * log1p_over_itself(at, xp.where(holds, share, nothing))
     some = (elsewhere > 0) & holds
     missed = -xp.log1p(-xp.where(some, elsewhere, nothing))
-    beyond = xp.where(some & ~xp.isfinite(heat), nothing + math.inf, nothing)
+    beyond = xp.where(some & ~xp.isfinite(tau), nothing + math.inf, nothing)
     value = value + finite * (finite * missed) + beyond
     return value, holds
 
 
-def divergences(first: At, second: At, heat: Array, gap: Array, limit: Array) -> Array:
-    """heat^2 KL of every row, given its gaps; at the `limit` T = 0 no mass is no class."""
+def divergences(
+    first: LogitsProblem, second: LogitsProblem, tau: Array, gap: Array, limit: Array
+) -> Array:
+    """tau^2 KL of every row, given its gaps; at the `limit` T = 0 no mass is no class."""
     xp = first.xp
     if not first.classes:  # two rows of nothing do not differ
-        return xp.squeeze(xp.zeros_like(heat), axis=-1)
-    p, q = first.chances(), second.chances()
+        return xp.squeeze(xp.zeros_like(tau), axis=-1)
+    p, q = first.probabilities(), second.probabilities()
     none = first.zeros(p)
     there = first.present() & ~(limit & (p == 0))
     known = second.present() & ~(limit & (q == 0))
@@ -123,14 +125,14 @@ def divergences(first: At, second: At, heat: Array, gap: Array, limit: Array) ->
     elsewhere = xp.sum(xp.where(there, none, q), axis=-1)
     ratios = xp.where(both, others, none) - xp.where(both, logs, none)
     gap = xp.where(both, gap, none)
-    value, holds = near(first, p, q, ratios, gap, both, elsewhere, heat)
+    value, holds = near(first, p, q, ratios, gap, both, elsewhere, tau)
     lacking = xp.any(there & ~known, axis=-1)
     holds = holds & ~xp.any(there & ~both, axis=-1)
     use = xp.expand_dims(~holds, axis=-1) & there & known & (p > 0)
     apart = xp.where(use, logs, none) - xp.where(use, others, none)
-    warm = xp.squeeze(heat, axis=-1)
+    flat_tau = xp.squeeze(tau, axis=-1)
     far = xp.sum(xp.where(use, p * apart, none), axis=-1)
-    far = warm * (warm * xp.where(holds, xp.ones_like(far), far))
+    far = flat_tau * (flat_tau * xp.where(holds, xp.ones_like(far), far))
     value = xp.where(holds, value, far)
     value = xp.where(lacking, first.zeros(value) + math.inf, value)
     unknown = xp.any((p != p) | (q != q), axis=-1)
@@ -144,13 +146,13 @@ def same_shape(a: Array, b: Array, first: str, second: str) -> None:
         )
 
 
-def heats(at: At) -> Array:
+def temperature_column(at: LogitsProblem) -> Array:
     """The temperature of every row, of length 1 along the classes."""
     shape = (*at.layout.kept(), 1)
-    return at.xp.zeros(shape, dtype=at.x.dtype, **placement(at.x)) + at.heat()
+    return at.xp.zeros(shape, dtype=at.x.dtype, **placement(at.x)) + at.row_temperatures()
 
 
-def without_infinity(at: At, temperature: Array) -> Array:
+def without_infinity(at: LogitsProblem, temperature: Array) -> Array:
     """Rows with +inf as rows with 0 there, and no other class: the same at every temperature."""
     xp, x, mask = at.xp, at.rows(at.x), at.mask()
     infinity = xp.where(temperature < 0, -xp.ones_like(temperature), xp.ones_like(temperature))
@@ -171,9 +173,9 @@ def kl_divergence(
 ) -> Array:
     check_reduction(reduction)
     same_shape(logits_p, logits_q, "logits_p", "logits_q")
-    first = At(logits_p, axis, temperature, where)
-    second = At(first.constant(logits_q), axis, temperature, where)
-    xp, t = first.xp, heats(first)
+    first = LogitsProblem(logits_p, axis, temperature, where)
+    second = LogitsProblem(first.constant(logits_q), axis, temperature, where)
+    xp, t = first.xp, temperature_column(first)
     zero = t == 0
     t = xp.where(zero, xp.ones_like(t), t)
     x, y = first.rows(first.x), second.rows(second.x)
@@ -194,19 +196,19 @@ def distillation_loss(
 ) -> Array:
     check_reduction(reduction)
     same_shape(student, teacher, "student", "teacher")
-    at = At(student, axis, temperature, where)
-    fixed = At(stop_gradient(at.constant(teacher)), axis, temperature, where)
-    xp, t = at.xp, heats(at)
+    at = LogitsProblem(student, axis, temperature, where)
+    fixed = LogitsProblem(stop_gradient(at.constant(teacher)), axis, temperature, where)
+    xp, t = at.xp, temperature_column(at)
     zero = t == 0
-    warm = xp.where(zero, xp.ones_like(t), t)
-    at.temperature = fixed.temperature = xp.reshape(warm, at.layout.reduced)
+    nonzero = xp.where(zero, xp.ones_like(t), t)
+    at.temperature = fixed.temperature = xp.reshape(nonzero, at.layout.reduced)
     for one in (at, fixed):
-        one.x = one.entries(without_infinity(one, warm))
+        one.x = one.entries(without_infinity(one, nonzero))
     x, z = at.rows(at.x), fixed.rows(fixed.x)
     there = at.present() & fixed.present()
     gap = xp.where(there, x, at.zeros(x)) - xp.where(there, z, at.zeros(z))
-    gap = xp.where(warm < 0, -gap, gap)
-    losses = divergences(fixed, at, xp.abs(warm), gap, xp.zeros_like(zero))
+    gap = xp.where(nonzero < 0, -gap, gap)
+    losses = divergences(fixed, at, xp.abs(nonzero), gap, xp.zeros_like(zero))
     flat = xp.squeeze(zero, axis=-1) & (losses == losses)
     losses = xp.where(flat, at.zeros(losses), losses)
     return reduced(at, losses, reduction, float(math.prod(at.layout.kept())))

@@ -14,7 +14,7 @@ from array_api_compat import array_namespace
 
 from hotmax._backends.layout import Array, constant
 from hotmax._backends.protocol import backend_of, is_traced, placement, values_of
-from hotmax._core.arrays import is_foreign
+from hotmax._core.arrays import is_other_library
 from hotmax._core.checks import as_class_numbers, check_reduction
 from hotmax._losses.generic import cross_entropy
 
@@ -33,9 +33,9 @@ def linear_cross_entropy(
 ) -> Array:
     check_reduction(reduction)
     xp = array_namespace(hidden)
-    if not is_foreign(weight):
+    if not is_other_library(weight):
         weight = constant(xp, np.asarray(weight), hidden)
-    if bias is not None and not is_foreign(bias):
+    if bias is not None and not is_other_library(bias):
         bias = constant(xp, np.asarray(bias), hidden)
     if hidden.ndim == 0 or weight.ndim != 2 or hidden.shape[-1] != weight.shape[1]:
         raise ValueError(

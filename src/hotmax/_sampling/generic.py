@@ -13,7 +13,7 @@ from hotmax._backends.call_arguments import CallArguments
 from hotmax._backends.layout import Layout, constant, type_name
 from hotmax._backends.protocol import backend_of, is_traced, placement, to_numpy
 from hotmax._core import threads
-from hotmax._core.arrays import FLOATS, Array, Axis, Rows, as_mask, as_temperature, is_foreign
+from hotmax._core.arrays import FLOATS, Array, Axis, Rows, as_mask, as_temperature, is_other_library
 from hotmax._core.dispatch import range_of
 from hotmax._kernels.sampling.random import NOISE, gumbel_rows
 from hotmax._sampling.seeds import as_seeds
@@ -37,8 +37,8 @@ def gumbel_noise(shape: tuple[int, ...], axis: Axis, seed: object) -> Array:
     if flat.size:
         threads.for_ranges(work, rows.count, range_of(rows.count, rows.classes))
     target = np.empty(shape)
-    turned = rows.turn(target) if rows.axes else target
-    turned[...] = flat.reshape(turned.shape)
+    rows_last = rows.turn(target) if rows.axes else target
+    rows_last[...] = flat.reshape(rows_last.shape)
     return target
 
 
@@ -58,7 +58,7 @@ def upright(
 ) -> Any:
     """Logits whose softmax at the temperature `in_units` is the sample.
 
-    They are turned by the sign of the temperature, and the maximum is taken off before noise is
+    They are multiplied by the sign of the temperature, and the maximum is taken off before noise is
     added, which keeps its digits so. Where the maximum is inf, only the noise tells its ties apart.
     `constant` stops gradients.
     """
@@ -120,7 +120,7 @@ def gumbel_softmax(
     assert backend is not None
     noise = gumbel_noise(tuple(logits.shape), axis, seed)
     xp = array_namespace(logits)
-    if where is not None and not is_foreign(where):
+    if where is not None and not is_other_library(where):
         where = constant(xp, as_mask(where), logits)
     if where is not None and type_name(where) != "bool":
         raise TypeError(f"where must hold bools, got {where.dtype}")
@@ -134,7 +134,7 @@ def gumbel_softmax(
     if isinstance(t, float):
         size: Any = float(in_units(np, t, t))
         t = xp.asarray(t, dtype=x.dtype, **placement(x))
-    elif not is_foreign(temperature):
+    elif not is_other_library(temperature):
         numbers = as_temperature(temperature)
         size = in_units(np, numbers, numbers)
     else:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hotmax._backends.operation import EVERYWHERE, NATIVE, dispatch, operation
-from hotmax._core.arrays import FLOAT32, Axis, as_temperature, is_foreign
+from hotmax._core.arrays import FLOAT32, Axis, as_temperature, is_other_library
 from hotmax._core.dispatch import map_entries, reduce_rows, reduce_weighted
 from hotmax._kernels.softmax import weighted
 from hotmax._kernels.softmax.short import SHORT, softmax_small
@@ -231,7 +231,7 @@ def softmin(
 
 
 def negative(temperature: object) -> Any:
-    if is_foreign(temperature):
+    if is_other_library(temperature):
         return -temperature  # type: ignore[operator]
     return -as_temperature(temperature)
 

@@ -2,7 +2,7 @@
 
 The steps are those of the kernels (maximum first, then the temperature; entries at the maximum
 counted, the others summed; log1p with one maximal term left out), in the arithmetic that every
-array library has: two words where a rounding would show, no fma, no loop over entries.
+array library has: double-doubles where a rounding would show, no fma, no loop over entries.
 
 Derivatives through these operations are right, to any order, wherever a library takes them: no nan
 comes from a branch that was not taken.
@@ -44,44 +44,44 @@ def rest_of_product(xp: Any, a: Array, b: Array, product: Array) -> Array:
 
     def split(v: Array) -> tuple[Array, Array]:
         c = v * splitter
-        high = c - (c - v)
-        return high, v - high
+        hi = c - (c - v)
+        return hi, v - hi
 
     (a1, a2), (b1, b2) = split(a), split(b)
     return ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2
 
 
 def total(xp: Any, terms: Array) -> tuple[Array, Array]:
-    """The sum along the last axis, which stays with length 1, in two words: halves upon halves."""
-    high, low = terms, xp.zeros_like(terms)
-    if high.shape[-1] == 0:
-        return xp.sum(high, axis=-1, keepdims=True), xp.sum(low, axis=-1, keepdims=True)
-    while (n := high.shape[-1]) > 1:
+    """The sum along the last axis, kept with length 1, as a double-double: halves upon halves."""
+    hi, lo = terms, xp.zeros_like(terms)
+    if hi.shape[-1] == 0:
+        return xp.sum(hi, axis=-1, keepdims=True), xp.sum(lo, axis=-1, keepdims=True)
+    while (n := hi.shape[-1]) > 1:
         half = n // 2
-        s, carry = two_sum(high[..., :half], high[..., half : 2 * half])
-        carry = carry + (low[..., :half] + low[..., half : 2 * half])
+        s, carry = two_sum(hi[..., :half], hi[..., half : 2 * half])
+        carry = carry + (lo[..., :half] + lo[..., half : 2 * half])
         if n % 2:
-            s = xp.concat([s, high[..., 2 * half :]], axis=-1)
-            carry = xp.concat([carry, low[..., 2 * half :]], axis=-1)
-        high, low = s, carry
-    return high, low
+            s = xp.concat([s, hi[..., 2 * half :]], axis=-1)
+            carry = xp.concat([carry, lo[..., 2 * half :]], axis=-1)
+        hi, lo = s, carry
+    return hi, lo
 
 
 class Row(NamedTuple):
     """What the rows are, once their maxima and sums are known. Names as in the kernels."""
 
-    values: Array  # x, turned by the sign of the temperature; -inf where masked
+    values: Array  # x times the sign of the temperature; -inf where masked
     sign: Array
     top: Array
-    heat: Array  # abs(temperature); 1 at the limits
+    size: Array  # abs(temperature); 1 at the limits
     d: Array  # z times the divisor
     divisor: Array
-    z: Array  # (x - top) / T in two words; 0 where its exponential is 0, or has no meaning
-    z_low: Array
+    z: Array  # (x - top) / T as a double-double; 0 where its exponential is 0, or has no meaning
+    z_lo: Array
     exps: Array  # exp(z); at the limits 1 for those that share the mass, else 0
     ties: Array
     below: Array
-    below_low: Array
+    below_lo: Array
     hard: Array  # bools, one for each row
     flat: Array
     nothing: Array
@@ -90,11 +90,11 @@ class Row(NamedTuple):
 
 
 def rows_of(xp: Any, x: Array, temperature: Any, where: Array | None) -> Row:
-    t, t_low = temperature_hi_lo(xp, temperature, x)
+    t, t_lo = temperature_hi_lo(xp, temperature, x)
     zero, one, infinity = number(xp, 0.0, x), number(xp, 1.0, x), number(xp, math.inf, x)
     upside = (t < 0) | ((t == 0) & (one / xp.where(t == 0, t, one) < 0))
     sign = xp.where(upside, -one, one)
-    values, heat, heat_low = sign * x, sign * t, sign * t_low
+    values, size, size_lo = sign * x, sign * t, sign * t_lo
     if where is not None:
         values = xp.where(where, values, -infinity)
     bad = xp.isnan(values)
@@ -104,19 +104,19 @@ def rows_of(xp: Any, x: Array, temperature: Any, where: Array | None) -> Row:
     else:
         top = xp.sum(values, axis=-1, keepdims=True) - infinity
     nothing = (top == -infinity) & ~nan
-    hard = ((top == infinity) | (heat == 0)) & ~nothing & ~nan
-    flat = (heat == infinity) & ~hard & ~nothing & ~nan
+    hard = ((top == infinity) | (size == 0)) & ~nothing & ~nan
+    flat = (size == infinity) & ~hard & ~nothing & ~nan
     plain = ~(hard | flat | nothing | nan)
 
     # A quarter of everything above temperature 1, so that x - max stays in range.
-    mild = (heat > 0) & (heat < infinity)
-    heat = xp.where(mild, heat, one)
-    scale = xp.where(heat > 1, one / 4, one)
+    mild = (size > 0) & (size < infinity)
+    size = xp.where(mild, size, one)
+    scale = xp.where(size > 1, one / 4, one)
     present = plain & (values > -infinity)
     peak = xp.where(plain, top, zero)
-    d, d_low = two_difference(xp.where(present, values, peak) * scale, peak * scale)
-    d_low = xp.where(xp.abs(d) < infinity, d_low, zero)
-    divisor = heat * scale
+    d, d_lo = two_difference(xp.where(present, values, peak) * scale, peak * scale)
+    d_lo = xp.where(xp.abs(d) < infinity, d_lo, zero)
+    divisor = size * scale
     least = LEAST[bits(xp, x)]
     far = d / divisor < least
     z = xp.where(far, zero, d) / divisor  # with far ones a derivative by T would meet 0 * inf
@@ -124,17 +124,17 @@ def rows_of(xp: Any, x: Array, temperature: Any, where: Array | None) -> Row:
     split = ~far & (divisor < limit) & (divisor > 1 / limit)
     a, b = xp.where(split, z, one), xp.where(split, divisor, one)
     rest = xp.where(split, (d - a * b) - rest_of_product(xp, a, b, a * b), zero)
-    z_low = (rest + xp.where(far, zero, d_low) - z * (heat_low * scale)) / divisor
+    z_lo = (rest + xp.where(far, zero, d_lo) - z * (size_lo * scale)) / divisor
     e = xp.exp(z)
-    e = xp.where(far, zero, e + e * z_low)
+    e = xp.where(far, zero, e + e * z_lo)
     sharing = xp.where(hard, values == top, values > -infinity)
     exps = xp.where(present, e, xp.where(sharing & (hard | flat), one, zero))
     atop = xp.where(plain, values == top, exps > 0)
     ties = xp.sum(xp.where(atop, exps, zero), axis=-1, keepdims=True)
-    below, below_low = total(xp, xp.where(atop, zero, exps))
+    below, below_lo = total(xp, xp.where(atop, zero, exps))
     shut = xp.zeros_like(nan) if where is None else ~xp.any(where, axis=-1, keepdims=True)
     return Row(
-        values, sign, top, heat, d, divisor, z, z_low, exps, ties, below, below_low, hard, flat,
+        values, sign, top, size, d, divisor, z, z_lo, exps, ties, below, below_lo, hard, flat,
         nothing, nan, shut,
     )  # fmt: skip
 
@@ -147,23 +147,23 @@ def whole_quotient(xp: Any, row: Row) -> Array:
     """
     d, fixed = row.d, stop_gradient(row.divisor)
     zero, most = number(xp, 0.0, d), number(xp, float(xp.finfo(d.dtype).max), d)
-    steep = -d > most * fixed * fixed
-    usual = xp.where(steep, zero, d) / row.divisor
-    return xp.where(steep, d / fixed + (row.divisor - fixed) * most, usual)
+    overflows = -d > most * fixed * fixed
+    usual = xp.where(overflows, zero, d) / row.divisor
+    return xp.where(overflows, d / fixed + (row.divisor - fixed) * most, usual)
 
 
 def log_sum(xp: Any, row: Row) -> tuple[Array, Array]:
-    """log(ties + below) in two words."""
+    """log(ties + below) as a double-double."""
     s, carry = two_sum(row.ties - 1, row.below)
     s = xp.where(s < 0, s * 0, s)
-    return xp.log1p(s), (carry + row.below_low) / (1 + s)
+    return xp.log1p(s), (carry + row.below_lo) / (1 + s)
 
 
 def softmax(xp: Any, x: Array, temperature: Any, where: Array | None) -> Array:
     row = rows_of(xp, x, temperature, where)
     s, carry = two_sum(row.ties, row.below)
     s = xp.where(s > 0, s, s * 0 + 1)
-    correction = (carry + row.below_low) / s
+    correction = (carry + row.below_lo) / s
     p = (row.exps - row.exps * correction) / s
     p = xp.where(row.nan | row.nothing, number(xp, math.nan, x), p)
     return xp.where(row.shut, number(xp, 0.0, x), p)
@@ -172,10 +172,10 @@ def softmax(xp: Any, x: Array, temperature: Any, where: Array | None) -> Array:
 def log_softmax(xp: Any, x: Array, temperature: Any, where: Array | None) -> Array:
     row = rows_of(xp, x, temperature, where)
     infinity = number(xp, math.inf, x)
-    high, low = log_sum(xp, row)
-    y = (whole_quotient(xp, row) - high) + (row.z_low - low)
+    hi, lo = log_sum(xp, row)
+    y = (whole_quotient(xp, row) - hi) + (row.z_lo - lo)
     limits = row.hard | row.flat
-    y = xp.where(limits, xp.where(row.exps > 0, -high, -infinity), y)
+    y = xp.where(limits, xp.where(row.exps > 0, -hi, -infinity), y)
     y = xp.where((row.values == -infinity) & ~limits, -infinity, y)
     y = xp.where(row.nan | row.nothing, number(xp, math.nan, x), y)
     return xp.where(row.shut, -infinity, y)
@@ -183,37 +183,37 @@ def log_softmax(xp: Any, x: Array, temperature: Any, where: Array | None) -> Arr
 
 def logsumexp(xp: Any, x: Array, temperature: Any, where: Array | None) -> Array:
     row = rows_of(xp, x, temperature, where)
-    high, low = log_sum(xp, row)
+    hi, lo = log_sum(xp, row)
     infinity = number(xp, math.inf, x)
     top = xp.where(xp.abs(row.top) < infinity, row.top, row.top * 0 + 1)
-    top = xp.where(xp.isnan(top), high, top)
-    q = top / row.heat
-    usual = q + (high + low)
-    at_zero = xp.where(row.top == 0, high, xp.where(row.top > 0, infinity, -infinity))
-    y = xp.where(row.flat, high, xp.where(row.hard, at_zero, usual))
+    top = xp.where(xp.isnan(top), hi, top)
+    q = top / row.size
+    usual = q + (hi + lo)
+    at_zero = xp.where(row.top == 0, hi, xp.where(row.top > 0, infinity, -infinity))
+    y = xp.where(row.flat, hi, xp.where(row.hard, at_zero, usual))
     y = xp.where(row.nothing, -infinity, y)
     return xp.where(row.nan, number(xp, math.nan, x), y)
 
 
 def smoothmax(xp: Any, x: Array, temperature: Any, where: Array | None) -> Array:
     row = rows_of(xp, x, temperature, where)
-    high, low = log_sum(xp, row)
+    hi, lo = log_sum(xp, row)
     infinity = number(xp, math.inf, x)
-    at_limit = xp.where(high > 0, infinity, high * 0)
-    extra = xp.where(row.flat, at_limit, row.heat * (high + low))
+    at_limit = xp.where(hi > 0, infinity, hi * 0)
+    extra = xp.where(row.flat, at_limit, row.size * (hi + lo))
     y = row.sign * xp.where(row.hard | row.nothing, row.top, row.top + extra)
     return xp.where(row.nan, number(xp, math.nan, x), y)
 
 
 def entropy(xp: Any, x: Array, temperature: Any, where: Array | None) -> Array:
     row = rows_of(xp, x, temperature, where)
-    high, low = log_sum(xp, row)
+    hi, lo = log_sum(xp, row)
     limits = row.hard | row.flat
     zero = number(xp, 0.0, x)
-    terms = xp.where(limits | (row.exps == 0), zero, -(row.z + row.z_low) * row.exps)
-    moment, moment_low = total(xp, terms)
-    s = row.ties + (row.below + row.below_low)
-    h = high + ((moment + moment_low) / xp.where(s > 0, s, zero + 1) + low)
+    terms = xp.where(limits | (row.exps == 0), zero, -(row.z + row.z_lo) * row.exps)
+    moment, moment_lo = total(xp, terms)
+    s = row.ties + (row.below + row.below_lo)
+    h = hi + ((moment + moment_lo) / xp.where(s > 0, s, zero + 1) + lo)
     h = xp.where(row.nan | row.nothing, number(xp, math.nan, x), h)
     return xp.where(row.shut | (x.shape[-1] == 0), zero, h)
 
@@ -222,8 +222,8 @@ def softargmax(xp: Any, x: Array, temperature: Any, where: Array | None) -> Arra
     row = rows_of(xp, x, temperature, where)
     zero = number(xp, 0.0, x)
     index = xp.arange(x.shape[-1], dtype=x.dtype, **placement(x))
-    moment, moment_low = total(xp, row.exps * index)
-    s = row.ties + (row.below + row.below_low)
-    mean = (moment + moment_low) / xp.where(s > 0, s, zero + 1)
+    moment, moment_lo = total(xp, row.exps * index)
+    s = row.ties + (row.below + row.below_lo)
+    mean = (moment + moment_lo) / xp.where(s > 0, s, zero + 1)
     mean = xp.where(row.nan | row.nothing, number(xp, math.nan, x), mean)
     return xp.where(row.shut | (x.shape[-1] == 0), zero, mean)

@@ -13,26 +13,26 @@ from hotmax._backends.protocol import is_traced, placement, values_of, widest_fl
 from hotmax._core.arrays import Axis
 from hotmax._core.checks import check_segments
 from hotmax._softmax.functions import logsumexp, softmax
-from hotmax._softmax.problem import At
+from hotmax._softmax.problem import LogitsProblem
 
 
-def whole(at: At, tensor: Array, order: int) -> Array:
+def whole(at: LogitsProblem, tensor: Array, order: int) -> Array:
     return at.result(at.xp.reshape(tensor, (*at.layout.kept(), *(at.classes,) * order)))
 
 
-def eye(at: At) -> Array:
+def eye(at: LogitsProblem) -> Array:
     return at.constant(np.eye(at.classes, dtype=np.bool_))
 
 
-def shares(at: At) -> tuple[Array, Array]:
+def shares(at: LogitsProblem) -> tuple[Array, Array]:
     """p and 1 - p, as (..., n, 1): what the other classes have, added up."""
-    xp, p = at.xp, at.chances()
+    xp, p = at.xp, at.probabilities()
     apart = xp.where(eye(at), at.zeros(p[..., None]), xp.expand_dims(p, axis=-2))
     return p, xp.sum(apart, axis=-1)
 
 
 def softmax_jacobian(x: Array, axis: Axis = -1, temperature: Any = 1.0, where: Any = None) -> Array:
-    at = At(x, axis, temperature, where)
+    at = LogitsProblem(x, axis, temperature, where)
     p, others = shares(at)
     down, across = at.xp.expand_dims(p, axis=-1), at.xp.expand_dims(p, axis=-2)
     own = at.xp.expand_dims(p * others, axis=-1)
@@ -40,7 +40,7 @@ def softmax_jacobian(x: Array, axis: Axis = -1, temperature: Any = 1.0, where: A
     return whole(at, of_allowed(at, tensor, 2), 2)
 
 
-def of_allowed(at: At, tensor: Array, order: int) -> Array:
+def of_allowed(at: LogitsProblem, tensor: Array, order: int) -> Array:
     """0 wherever one of the classes is excluded by `where`, in rows of nan too."""
     mask = at.mask()
     if mask is None:
@@ -52,18 +52,18 @@ def of_allowed(at: At, tensor: Array, order: int) -> Array:
 
 
 def softmax_hessian(x: Array, axis: Axis = -1, temperature: Any = 1.0, where: Any = None) -> Array:
-    at = At(x, axis, temperature, where)
+    at = LogitsProblem(x, axis, temperature, where)
     xp, (p, others) = at.xp, shares(at)
     down, across = xp.expand_dims(p, axis=-1), xp.expand_dims(p, axis=-2)
     off = xp.where(eye(at), xp.expand_dims(others, axis=-1), -across + at.zeros(down))  # d - p
     first, second = xp.expand_dims(off, axis=-1), xp.expand_dims(off, axis=-2)
-    spread = xp.expand_dims(down * off, axis=-3)  # p[j] (d[jk] - p[k])
-    tensor = xp.expand_dims(down, axis=-1) * (first * second - spread)
+    covariance = xp.expand_dims(down * off, axis=-3)  # p[j] (d[jk] - p[k])
+    tensor = xp.expand_dims(down, axis=-1) * (first * second - covariance)
     return whole(at, of_allowed(at, at.divided(at.divided(tensor)), 3), 3)
 
 
 def along(x: Array, v: Any, axis: Axis, temperature: Any, where: Any, name: str) -> Array:
-    at = At(x, axis, temperature, where)
+    at = LogitsProblem(x, axis, temperature, where)
     xp = at.xp
     v = at.constant(v)
     if type_name(v) not in ("float16", "bfloat16", "float32"):  # wider than x may be
@@ -75,7 +75,7 @@ def along(x: Array, v: Any, axis: Axis, temperature: Any, where: Any, name: str)
         raise ValueError(
             f"{name} must broadcast to the shape of x, {at.layout.shape}, got {tuple(v.shape)}"
         ) from None
-    p = at.chances()
+    p = at.probabilities()
     some = at.present() & (p != 0)
     v = xp.where(some, at.rows(v), at.zeros(p))
     unit = unit_of_direction(at, v)
@@ -83,7 +83,7 @@ def along(x: Array, v: Any, axis: Axis, temperature: Any, where: Any, name: str)
     return at.result(at.entries(at.divided(p * off) / unit))
 
 
-def unit_of_direction(at: At, v: Array) -> Array:
+def unit_of_direction(at: LogitsProblem, v: Array) -> Array:
     """1, or a power of two that brings v to an ordinary size."""
     xp, reach = at.xp, REACH[bits(at.xp, v)]
     most = xp.max(xp.abs(v), axis=-1, keepdims=True) if at.classes else at.zeros(v)
@@ -92,7 +92,7 @@ def unit_of_direction(at: At, v: Array) -> Array:
     return xp.where(most > reach.high, one / reach.root, small)
 
 
-def deviations(at: At, p: Array, v: Array, some: Array) -> Array:
+def deviations(at: LogitsProblem, p: Array, v: Array, some: Array) -> Array:
     """v less its mean under p, taken from the class that has most of the mass: no digit is lost."""
     xp, none = at.xp, at.zeros(v)
     if not at.classes:
@@ -116,9 +116,9 @@ def softmax_vjp(
     return along(x, cotangent, axis, temperature, where, "cotangent")
 
 
-def centred(at: At) -> tuple[Array, Array, Array]:
+def centred(at: LogitsProblem) -> tuple[Array, Array, Array]:
     """p, z = x / T less its mean, and T; z is 0 without mass and at the limits, where T is 1."""
-    xp, p, x, t = at.xp, at.chances(), at.rows(at.x), at.divisor()
+    xp, p, x, t = at.xp, at.probabilities(), at.rows(at.x), at.divisor()
     one = xp.ones_like(t)
     usual = (t != 0) & (xp.abs(t) < math.inf)
     t = xp.where(usual, t, one)
@@ -131,7 +131,7 @@ def centred(at: At) -> tuple[Array, Array, Array]:
 def temperature_derivative(
     x: Array, axis: Axis = -1, temperature: Any = 1.0, where: Any = None
 ) -> Array:
-    at = At(x, axis, temperature, where)
+    at = LogitsProblem(x, axis, temperature, where)
     p, z, t = centred(at)
     return at.result(at.entries(-p * z / t))
 
@@ -139,41 +139,41 @@ def temperature_derivative(
 def entropy_temperature_derivative(
     x: Array, axis: Axis = -1, temperature: Any = 1.0, where: Any = None
 ) -> Array:
-    at = At(x, axis, temperature, where)
+    at = LogitsProblem(x, axis, temperature, where)
     p, z, t = centred(at)
     variance = at.xp.sum(p * z * z, axis=-1, keepdims=True)
     return at.result(at.xp.squeeze(variance / t, axis=-1))
 
 
 def groups(x: Array, segment_ids: Any, num_segments: Any, axis: int) -> tuple[Any, ...]:
-    """x with the entries of each group side by side, and which of these places are filled."""
+    """x with the entries of each group side by side, and which positions are filled."""
     if is_traced(segment_ids):
         raise TypeError("segment_ids must be known, not traced: close over them instead")
-    at = At(x, axis, 1.0, None)
+    at = LogitsProblem(x, axis, 1.0, None)
     order, starts = check_segments(values_of(segment_ids), at.classes, num_segments)
     sizes = np.diff(starts)
     longest = int(sizes.max(initial=0))
     filled = np.arange(longest) < sizes[:, None]
-    places = np.zeros(filled.shape, np.int64)
-    places[filled] = order
+    positions = np.zeros(filled.shape, np.int64)
+    positions[filled] = order
     back = np.empty(order.size, np.int64)
     back[order] = np.flatnonzero(filled.reshape(-1))
-    rows = at.xp.take(at.rows(at.x), at.constant(places.reshape(-1)), axis=-1)
-    return at, at.xp.reshape(rows, (*at.layout.kept(), *filled.shape)), filled, places, back
+    rows = at.xp.take(at.rows(at.x), at.constant(positions.reshape(-1)), axis=-1)
+    return at, at.xp.reshape(rows, (*at.layout.kept(), *filled.shape)), filled, positions, back
 
 
-def masked(at: At, where: Any, filled: Any, places: Any) -> Any:
+def masked(at: LogitsProblem, where: Any, filled: Any, positions: Any) -> Any:
     mask = at.constant(filled)
     if where is None:
         return mask
     given = at.rows(at.xp.broadcast_to(at.constant(where), at.layout.shape))
-    chosen = at.xp.take(given, at.constant(places.reshape(-1)), axis=-1)
+    chosen = at.xp.take(given, at.constant(positions.reshape(-1)), axis=-1)
     return mask & at.xp.reshape(chosen, (*at.layout.kept(), *filled.shape))
 
 
-def heat_of(at: At, temperature: Any) -> Any:
+def segment_temperature(at: LogitsProblem, temperature: Any) -> Any:
     at.temperature = temperature
-    t = at.heat()
+    t = at.row_temperatures()
     return t if isinstance(t, float) else at.xp.expand_dims(t, axis=-1)
 
 
@@ -185,9 +185,9 @@ def segment_softmax(
     temperature: Any = 1.0,
     where: Any = None,
 ) -> Array:
-    at, rows, filled, places, back = groups(x, segment_ids, num_segments, axis)
-    mask = masked(at, where, filled, places)
-    p = softmax(rows, temperature=heat_of(at, temperature), where=mask)
+    at, rows, filled, positions, back = groups(x, segment_ids, num_segments, axis)
+    mask = masked(at, where, filled, positions)
+    p = softmax(rows, temperature=segment_temperature(at, temperature), where=mask)
     flat = at.xp.reshape(p, (*at.layout.kept(), filled.size))
     return at.result(at.entries(at.xp.take(flat, at.constant(back), axis=-1)))
 
@@ -200,7 +200,7 @@ def segment_logsumexp(
     temperature: Any = 1.0,
     where: Any = None,
 ) -> Array:
-    at, rows, filled, places, _ = groups(x, segment_ids, num_segments, axis)
-    mask = masked(at, where, filled, places)
-    sums = logsumexp(rows, temperature=heat_of(at, temperature), where=mask)
+    at, rows, filled, positions, _ = groups(x, segment_ids, num_segments, axis)
+    mask = masked(at, where, filled, positions)
+    sums = logsumexp(rows, temperature=segment_temperature(at, temperature), where=mask)
     return at.result(at.xp.moveaxis(sums, -1, at.layout.axes[0]) if at.layout.axes else sums)

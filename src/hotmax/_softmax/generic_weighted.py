@@ -11,7 +11,7 @@ from array_api_compat import array_namespace
 from hotmax._backends.call_arguments import CallArguments, temperature_hi_lo
 from hotmax._backends.layout import Array, bits, constant, number, type_name
 from hotmax._backends.protocol import stop_gradient
-from hotmax._core.arrays import Axis, is_foreign
+from hotmax._core.arrays import Axis, is_other_library
 from hotmax._softmax.generic import LEAST, total
 
 
@@ -30,7 +30,7 @@ def logsumexp(
     """
     xp = array_namespace(x)
     weights = 1.0 if weights is None else weights
-    if not is_foreign(weights):
+    if not is_other_library(weights):
         weights = constant(xp, np.asarray(weights), x)
     shape = np.broadcast_shapes(tuple(x.shape), tuple(weights.shape))
     checked = CallArguments(xp, xp.broadcast_to(x, shape), axis, temperature, where)
@@ -68,8 +68,8 @@ def logsumexp(
     z = xp.where(far, zero, d) / (divisor * quarter)
     shares = xp.where(hard, values == top, values > -infinity)
     e = xp.where(usual, xp.where(there, xp.exp(z), zero), xp.where(shares, one, zero))
-    high, low = total(xp, xp.where(present & (e > 0), w, zero) * e)
-    mass = xp.where(xp.abs(high) < infinity, high + low, high)  # inf leaves no remainder
+    hi, lo = total(xp, xp.where(present & (e > 0), w, zero) * e)
+    mass = xp.where(xp.abs(hi) < infinity, hi + lo, hi)  # inf leaves no remainder
     log_mass = xp.log(xp.where(mass == 0, one, xp.abs(mass)))
     log_mass = xp.where(mass == 0, -infinity, log_mass)
     at_zero = xp.where(top == 0, log_mass, xp.where(top > 0, infinity, -infinity))

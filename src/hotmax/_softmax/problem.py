@@ -15,7 +15,7 @@ from array_api_compat import array_namespace
 from hotmax._backends.call_arguments import temperature_hi_lo
 from hotmax._backends.layout import Array, Layout, constant, type_name
 from hotmax._backends.protocol import is_traced, placement, values_of
-from hotmax._core.arrays import Axis, as_temperature, is_foreign
+from hotmax._core.arrays import Axis, as_temperature, is_other_library
 from hotmax._core.checks import as_class_numbers
 from hotmax._softmax.functions import log_softmax, softmax
 
@@ -35,7 +35,7 @@ def default_float(xp: Any) -> Any:
     return xp.asarray(1.0).dtype
 
 
-class At:
+class LogitsProblem:
     """Logits as rows of classes, their log-probabilities, and which classes are there."""
 
     def __init__(self, x: Array, axis: Axis, temperature: Any, where: Any) -> None:
@@ -54,20 +54,20 @@ class At:
 
     def constant(self, array: Any) -> Array:
         """An array from elsewhere, as one of this library, on the same device."""
-        if not is_foreign(array):
+        if not is_other_library(array):
             return constant(self.xp, np.asarray(array), self.x)
         return array
 
-    def heat(self) -> Any:
+    def row_temperatures(self) -> Any:
         """The temperature: a number, or an array of length 1 along the classes."""
         t = self.temperature
-        if not is_foreign(t):
+        if not is_other_library(t):
             t = as_temperature(t)
             if t.size == 1 and t.ndim <= len(self.layout.shape):
                 return float(t.reshape(()))
         t = self.xp.astype(self.constant(t), self.x.dtype)
-        spread = self.xp.broadcast_to(t, self.layout.reduced)
-        return self.layout.rows(self.xp, spread, 1)
+        broadcast = self.xp.broadcast_to(t, self.layout.reduced)
+        return self.layout.rows(self.xp, broadcast, 1)
 
     def mask(self) -> Array | None:
         if self.where is None:
@@ -75,7 +75,7 @@ class At:
         return self.rows(self.xp.broadcast_to(self.constant(self.where), self.layout.shape))
 
     def present(self) -> Array:
-        t = self.heat()
+        t = self.row_temperatures()
         if isinstance(t, float):
             there = self.rows(self.x) != -math.copysign(math.inf, t)
         else:
@@ -90,7 +90,7 @@ class At:
     def logs(self) -> Array:
         return self.rows(log_softmax(self.x, **self.options()))
 
-    def chances(self) -> Array:
+    def probabilities(self) -> Array:
         """Probabilities; 0 where `where` excludes a class, in rows of nan too."""
         p, mask = self.rows(softmax(self.x, **self.options())), self.mask()
         return p if mask is None else self.xp.where(mask, p, self.zeros(p))
@@ -108,7 +108,7 @@ class At:
 
         What does not fit the type becomes 0 or inf, the limits.
         """
-        t = self.heat()
+        t = self.row_temperatures()
         return temperature_hi_lo(self.xp, t, self.x)[0] if isinstance(t, float) else t
 
     def divided(self, v: Array) -> Array:
@@ -120,7 +120,7 @@ class At:
         return xp.where(nothing, self.zeros(v), xp.where(nothing, xp.ones_like(v), v) / t)
 
 
-def labels_of(at: At, targets: Any, ignore_index: Any) -> tuple[Array, Array]:
+def labels_of(at: LogitsProblem, targets: Any, ignore_index: Any) -> tuple[Array, Array]:
     """(class numbers as (..., 1), which of them count); a number out of range is -1."""
     shape = at.layout.kept()
     if is_traced(targets):
@@ -135,18 +135,18 @@ def labels_of(at: At, targets: Any, ignore_index: Any) -> tuple[Array, Array]:
     return at.xp.expand_dims(labels, axis=-1), counted
 
 
-def hot(at: At, labels: Array) -> Array:
+def hot(at: LogitsProblem, labels: Array) -> Array:
     """True at the class of each label."""
     device = placement(at.x)
     return at.xp.arange(at.classes, **device) == labels
 
 
-def outside(at: At, right: Array, counted: Array) -> Array:
+def outside(at: LogitsProblem, right: Array, counted: Array) -> Array:
     """Rows whose label is out of range: found only now if it was traced."""
     return counted & ~at.xp.any(right, axis=-1)
 
 
-def reduced(at: At, losses: Array, reduction: str, count: Any) -> Array:
+def reduced(at: LogitsProblem, losses: Array, reduction: str, count: Any) -> Array:
     if reduction == "none":
         return at.result(losses)
     total = at.xp.sum(losses)
@@ -161,13 +161,13 @@ def reduced(at: At, losses: Array, reduction: str, count: Any) -> Array:
     return at.result(total)
 
 
-def quiet(at: At, counted: Array) -> Array:
+def quiet(at: LogitsProblem, counted: Array) -> Array:
     """The logits with 0 in the rows that are ignored, so that nothing in them shows."""
     kept = at.xp.reshape(counted, at.layout.reduced)
     return at.xp.where(kept, at.x, at.zeros(at.x))
 
 
-def unknown(at: At, logs: Array) -> Array:
+def unknown(at: LogitsProblem, logs: Array) -> Array:
     """nan for rows that are nan, though their target may have no weight; else 0."""
     bad = at.xp.any(logs != logs, axis=-1)
     zero = at.xp.zeros(bad.shape, dtype=logs.dtype, **placement(at.x))

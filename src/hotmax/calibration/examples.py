@@ -19,7 +19,7 @@ from hotmax._core.arrays import (
     as_mask,
     as_temperature,
     compute_type,
-    is_foreign,
+    is_other_library,
     refuse_masked,
     split_mask,
 )
@@ -286,7 +286,7 @@ def numbers_and_mask(x: Any, name: str) -> tuple[Array, Array | None]:
 
     A tensor on the CPU shares its memory; one on a GPU, or a lazy array, is brought here.
     """
-    return split_mask(values_of(x, name) if is_foreign(x) else x, name)
+    return split_mask(values_of(x, name) if is_other_library(x) else x, name)
 
 
 def read_labels(

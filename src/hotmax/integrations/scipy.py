@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from hotmax._core.arrays import Axis, is_foreign
+from hotmax._core.arrays import Axis, is_other_library
 from hotmax._softmax import functions
 
 __all__ = ["log_softmax", "logsumexp", "softmax"]
@@ -80,7 +80,7 @@ def logsumexp(
 
 def _promoted(a: Any, b: Any) -> Any:
     """`a` in the type that `a` and `b` promote to."""
-    if is_foreign(a) and is_foreign(b):
+    if is_other_library(a) and is_other_library(b):
         xp = array_namespace(a, b)
         try:
             kind = xp.result_type(a, b)
@@ -88,7 +88,7 @@ def _promoted(a: Any, b: Any) -> Any:
             floats = [x for x in (a, b) if xp.isdtype(x.dtype, "real floating")]
             kind = xp.result_type(*floats, xp.asarray(1.0))
         return xp.astype(a, kind)
-    if is_foreign(a) or is_foreign(b):
+    if is_other_library(a) or is_other_library(b):
         return a
     array = np.asanyarray(a)
     return array.astype(np.result_type(array, b if np.isscalar(b) else np.asanyarray(b)))
