@@ -25,12 +25,12 @@ from hotmax.calibration import conformal, estimate
 # Arguments that are never arrays: numbers, names, flags, functions, results of other functions.
 NO_ARRAYS = """
 axis keepdims return_sign return_grad return_logsumexp reduction label_smoothing ignore_index gamma
-num_segments classes causal scale size top_k top_p min_p typical_p epsilon eta top_n_sigma replace
-ties hard repetition frequency presence steps order width length length_penalty end step draws count
-base per_row probabilities title input progress bins binning norm classwise debiased interval score
-curve candidates folds method penalty coverage free path estimator calibrator other level C
-fit_intercept class_weight solver tol max_iter warm_start verbose shape dtype force subject subjects
-only result ax after points extent queries keys features
+num_segments classes num_classes causal scale size top_k top_p min_p typical_p epsilon eta
+top_n_sigma replace ties hard repetition frequency presence steps order width length length_penalty
+end step draws count base per_row probabilities title input progress bins binning norm classwise
+debiased interval score curve candidates folds method penalty coverage free path estimator
+calibrator other level C fit_intercept class_weight solver tol max_iter warm_start verbose shape
+dtype force subject subjects only result ax after points extent queries keys features
 """
 # One number each in these, though an array elsewhere.
 ONE_NUMBER = {

@@ -265,11 +265,11 @@ def focal_loss(
     return finished(at, shut_out(at, losses, math.inf), counted, reduction, factors)
 
 
-def one_hot(labels: Array, num_classes: int, axis: int = -1) -> Array:
+def one_hot(labels: Array, num_classes: int, axis: int = -1, name: str = "labels") -> Array:
     xp, count = array_namespace(labels), class_count(num_classes)
     (at,) = normalize_axes(as_integer(axis, "axis"), labels.ndim + 1)
     if not is_traced(labels):
-        as_class_numbers(values_of(labels), tuple(labels.shape), count, None, "labels")
+        as_class_numbers(values_of(labels), tuple(labels.shape), count, None, name)
     numbers = xp.expand_dims(labels, axis=-1)
     hot = xp.astype(xp.arange(count, **placement(labels)) == numbers, default_float(xp))
     if is_traced(labels):
@@ -283,7 +283,7 @@ def smooth_labels(
     smoothing = as_smoothing(label_smoothing)
     if "float" not in type_name(targets):
         count = class_count(num_classes)
-        return (1.0 - smoothing) * one_hot(targets, count, axis) + smoothing / count
+        return (1.0 - smoothing) * one_hot(targets, count, axis, "targets") + smoothing / count
     at = LogitsProblem(targets, as_integer(axis, "axis"), 1.0, None)
     if not is_traced(targets):
         rows = Rows(np.empty(at.layout.shape, np.bool_), axis, 1.0, None)

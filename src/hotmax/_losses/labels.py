@@ -50,11 +50,15 @@ def one_hot(labels: object, num_classes: int, *, axis: int = -1) -> Any:
     """
     if type(labels) not in NATIVE:
         return dispatch(one_hot, locals())
-    array = as_array(labels, "labels")
+    return _one_hot(labels, num_classes, axis, "labels")
+
+
+def _one_hot(labels: object, num_classes: int | None, axis: int, name: str) -> Array:
+    array = as_array(labels, name)
     count = class_count(num_classes)
     (place,) = normalize_axes(as_integer(axis, "axis"), array.ndim + 1)
     check_size((*array.shape, count), "num_classes", count)
-    numbers = as_class_numbers(array, array.shape, count, None, "labels")
+    numbers = as_class_numbers(array, array.shape, count, None, name)
     hot = np.zeros((numbers.size, count))
     hot[np.arange(numbers.size), numbers] = 1.0
     return np.moveaxis(hot.reshape(*array.shape, count), -1, place)
@@ -97,6 +101,6 @@ def smooth_labels(
         soft: Array = (1.0 - smoothing) * hot.astype(FLOAT64) + smoothing / rows.classes
         return soft.astype(rows.dtype)
     count = class_count(num_classes)
-    mixed: Array = (1.0 - smoothing) * one_hot(targets, count, axis=axis)
+    mixed: Array = (1.0 - smoothing) * _one_hot(targets, count, axis, "targets")
     mixed += smoothing / count
     return mixed
