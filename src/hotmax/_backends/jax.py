@@ -25,7 +25,7 @@ class Jax(Backend):
     """Arrays of jax, on any device, known or traced."""
 
     name = "jax"
-    has_gradients = takes_values = True
+    takes_values = True
 
     def to_numpy(self, x: Array, name: str = "x") -> Any:
         if is_tracer(x):

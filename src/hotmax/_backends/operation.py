@@ -54,6 +54,8 @@ NUMBERS = {**IN_MEMORY, "numpy": "numbers", "torch": "numbers", "jax": "numbers"
 
 OPERATIONS: dict[str, ArrayOperation] = {}
 
+MAY_BE_MASKED = (np.ma.MaskedArray, list, tuple)
+
 # Types that NumPy reads itself, or that have no meaning in any library. It grows as types come by.
 NATIVE: set[type] = {np.ndarray, float, int, list, tuple, bool, type(None)}
 
@@ -121,7 +123,7 @@ def dispatch(function: Callable[..., R], arguments: dict[str, Any]) -> R:
             f"{type(first).__module__}.{type(first).__qualname__}: leave it out"
         )
     for name, value in arguments.items():  # libraries drop the masks of NumPy's masked arrays
-        if isinstance(value, np.ma.MaskedArray | list | tuple):
+        if isinstance(value, MAY_BE_MASKED):
             if name == "where" and isinstance(value, np.ma.MaskedArray):
                 arguments[name] = as_mask(value)
             else:
@@ -149,7 +151,7 @@ def call_on_values(
         else:
             values[name] = its.to_numpy(value, name)
     result = declared.function(**values)
-    if backend is None or not isinstance(result, np.ndarray | np.generic):
+    if backend is None or not isinstance(result, (np.ndarray, np.generic)):
         return result
     first = arguments[declared.first]
     return backend.from_numpy(result, first, keep_type=bool(declared.typed_by))

@@ -68,7 +68,6 @@ class Backend:
     """An array library. What stands here holds for any that keeps to the array API."""
 
     name: str
-    has_gradients = False  # can results be differentiated?
     takes_values = False  # do draws and diagnoses, which have no derivative, take its arrays?
 
     def to_numpy(self, x: Array, name: str = "x") -> Any:

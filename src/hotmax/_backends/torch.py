@@ -11,6 +11,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from hotmax._backends import torch_attention, torch_losses, torch_softmax, torch_tensors as tensors
+from hotmax._backends.operation import NATIVE
 from hotmax._backends.protocol import Arguments, ArrayOperation, Backend, Formula
 
 functorch = torch._C._functorch  # what torch.func is made of: torch has no public names for it
@@ -28,7 +29,7 @@ class Torch(Backend):
     """Tensors of torch, on any device, inside autograd, torch.func and torch.compile or not."""
 
     name = "torch"
-    has_gradients = takes_values = True
+    takes_values = True
 
     def to_numpy(self, x: Any, name: str = "x") -> Any:
         *_, inmost = layers(x)
@@ -82,7 +83,9 @@ class Torch(Backend):
 
     def call(self, operation: ArrayOperation, arguments: Arguments) -> Any:
         return_grad = arguments.pop("return_grad", False)
-        given = [a for a in arguments.values() if isinstance(a, torch.Tensor)]
+        given = [
+            a for a in arguments.values() if type(a) not in NATIVE and isinstance(a, torch.Tensor)
+        ]
         needs = [t for t in given if t.requires_grad] if torch.is_grad_enabled() else []
         direct = not operation.formula_only and all(map(tensors.is_direct, given))
         if direct and not needs:

@@ -82,8 +82,3 @@ SOFTARGMAX = Operation(
     empty=0.0,
     short_classes=short_logs.SHORT_LOGS,
 )
-
-OPERATIONS = {
-    operation.name: operation
-    for operation in (SOFTMAX, LOG_SOFTMAX, LOGSUMEXP, SMOOTHMAX, ENTROPY, SOFTARGMAX)
-}
