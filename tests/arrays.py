@@ -14,6 +14,7 @@ import dask.array
 import jax
 import jax.numpy
 import numpy as np
+import pytest
 from optional import torch
 
 jax.config.update("jax_enable_x64", True)
@@ -105,3 +106,8 @@ KINDS = {
         Kind("strict", "array_api", array_api_strict.asarray, np.asarray, False),
     )
 }
+
+
+def on(*names: str) -> pytest.MarkDecorator:
+    """A test over these kinds of arrays only: its argument `xp` (conftest.py) is each in turn."""
+    return pytest.mark.parametrize("xp", names, indirect=True)

@@ -73,3 +73,14 @@ def pytest_collection_finish():
 def rng():
     """The same numbers for each test, whichever tests ran before it in its process."""
     return np.random.default_rng(0)
+
+
+@pytest.fixture(params=["numpy", "read-only", "strict", "torch", "jitted", "dask"])
+def xp(request):
+    """A kind of array: makes one of NumPy's numbers, calls functions on it, gives NumPy's back.
+
+    `arrays.on` takes some of the kinds, or others: torch by its generic path, jax without jit.
+    """
+    from arrays import KINDS
+
+    return KINDS[request.param]

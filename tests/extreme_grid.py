@@ -25,7 +25,7 @@ class Size(NamedTuple):
     dtype: type
     huge: float  # twice of it overflows
     tiny: float  # subnormal
-    heats: tuple[float, ...]
+    temperatures: tuple[float, ...]
 
 
 SIZES = {
@@ -63,7 +63,7 @@ class Grid(NamedTuple):
     dtype: type
     flush: bool  # subnormal numbers count as 0
     x: np.ndarray  # (cases, 4)
-    heat: np.ndarray  # (cases, 1)
+    temperature: np.ndarray  # (cases, 1)
     where: np.ndarray
     rows: list[truth.Row | None]  # None at the limits of temperature
 
@@ -71,22 +71,22 @@ class Grid(NamedTuple):
 @cache
 def grid_of(dtype: type, flush: bool = False) -> Grid:
     size = SIZES[np.dtype(dtype).name]
-    heats = [sign * t for t in size.heats for sign in (1.0, -1.0)]
-    cases = [(x, mask, t) for x, mask in rows_of(size) for t in heats]
-    for t in heats:  # a class that is not there, at either sign
+    temperatures = [sign * t for t in size.temperatures for sign in (1.0, -1.0)]
+    cases = [(x, mask, t) for x, mask in rows_of(size) for t in temperatures]
+    for t in temperatures:  # a class that is not there, at either sign
         cases.append(([0.0, 20.0, -math.copysign(INF, t), 3.0], ALL, t))
     x = np.array([case[0] for case in cases], dtype)
     where = np.array([case[1] for case in cases])
-    heat = np.array([[case[2]] for case in cases], dtype)
+    temperature = np.array([[case[2]] for case in cases], dtype)
     if flush:
         tiny = np.finfo(dtype).tiny
         x[np.abs(x) < tiny] = 0.0
-        heat[np.abs(heat) < tiny] *= 0.0
+        temperature[np.abs(temperature) < tiny] *= 0.0
     rows = [
         truth.Row(r.tolist(), t, m.tolist()) if 0.0 < abs(t) < INF else None
-        for r, (t,), m in zip(x.astype(float), heat.astype(float), where, strict=True)
+        for r, (t,), m in zip(x.astype(float), temperature.astype(float), where, strict=True)
     ]
-    return Grid(dtype, flush, x, heat, where, rows)
+    return Grid(dtype, flush, x, temperature, where, rows)
 
 
 class Truth(NamedTuple):
@@ -140,6 +140,6 @@ def check(
         i = bad[0][0]
         place = tuple(bad[0])
         raise AssertionError(
-            f"{what} of {grid.x[i]} at T = {grid.heat[i, 0]} where {grid.where[i]}: "
+            f"{what} of {grid.x[i]} at T = {grid.temperature[i, 0]} where {grid.where[i]}: "
             f"{got[i]}, not {true.value[i]}, +- {true.error[place]:.3g}; {len(bad)} are bad"
         )

@@ -29,8 +29,8 @@ def softmax(x, axis=-1, temperature=1.0, where=None, *, fault=None):
     if fault == "logits clipped":
         z = np.clip(z, -10.0, 10.0)
     if fault == "standardised":
-        spread = z.std(axis=axis, keepdims=True)
-        z = (z - z.mean(axis=axis, keepdims=True)) / np.where(spread > 0, spread, 1.0)
+        deviation = z.std(axis=axis, keepdims=True)
+        z = (z - z.mean(axis=axis, keepdims=True)) / np.where(deviation > 0, deviation, 1.0)
     if z.shape[axis] == 0:
         if fault == "empty axis refused":
             raise ValueError("no classes")

@@ -98,13 +98,13 @@ class Row:
 
     @functools.cached_property
     def probabilities(self) -> np.ndarray:
-        return self.spread([self.wide.div(e, self.total) for e in self.exps], ZERO)
+        return self.for_each_class([self.wide.div(e, self.total) for e in self.exps], ZERO)
 
     @functools.cached_property
     def logs(self) -> np.ndarray:
-        return self.spread([self.wide.sub(gap, self.log_sum) for gap in self.gaps], -INF)
+        return self.for_each_class([self.wide.sub(gap, self.log_sum) for gap in self.gaps], -INF)
 
-    def spread(self, results: list[gmpy2.mpfr], absent: mpmath.mpf) -> np.ndarray:
+    def for_each_class(self, results: list[gmpy2.mpfr], absent: mpmath.mpf) -> np.ndarray:
         """A result for each entry, from a result for each distinct value."""
         out = np.full(self.values.shape, absent, object)
         out[self.present] = as_objects([mpf_of(result) for result in results])[self.inverse]
@@ -241,10 +241,10 @@ def weighted_logsumexp(x, weights, temperature=1.0, where=None) -> tuple[mpmath.
     sign = -1.0 if temperature < 0 else 1.0
     values = sign * np.asarray(x, np.float64)
     factors = np.asarray(weights, np.float64)
-    keep = factors != 0
+    counted = factors != 0
     if where is not None:
-        keep &= np.asarray(where, bool)
-    values, factors = values[keep], factors[keep]
+        counted &= np.asarray(where, bool)
+    values, factors = values[counted], factors[counted]
     if np.isnan(values).any() or np.isnan(factors).any():
         return NAN, NAN
     factors, values = factors[values > -np.inf], values[values > -np.inf]
@@ -273,13 +273,13 @@ def along(function, x, axis=-1, temperature=1.0, where=None) -> np.ndarray:
     moved = np.moveaxis(x, axis, -1)
     shape = (*moved.shape[:-1], 1)
     mask = None if where is None else np.moveaxis(np.broadcast_to(where, x.shape), axis, -1)
-    heat = np.asarray(temperature, np.float64)
+    temperatures = np.asarray(temperature, np.float64)
     reduced = tuple(1 if a == axis % x.ndim else n for a, n in enumerate(x.shape))
-    heat = np.moveaxis(np.broadcast_to(heat, reduced), axis, -1).reshape(shape)
+    temperatures = np.moveaxis(np.broadcast_to(temperatures, reduced), axis, -1).reshape(shape)
     results = {}
     for place in np.ndindex(moved.shape[:-1]):
         results[place] = function(
-            moved[place], float(heat[place][0]), None if mask is None else mask[place]
+            moved[place], float(temperatures[place][0]), None if mask is None else mask[place]
         )
     one = next(iter(results.values()), np.empty(0))
     if isinstance(one, np.ndarray):

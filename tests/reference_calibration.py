@@ -74,8 +74,8 @@ def temperature(z: np.ndarray, labels: np.ndarray, w: np.ndarray | None = None) 
         return float(unit / mpmath.findroot(slope, (low, high), solver="anderson", tol=1e-40))
 
 
-def softmax(z: np.ndarray, heat: float = 1.0) -> np.ndarray:
-    z = np.asarray(z, np.float64) / heat
+def softmax(z: np.ndarray, temperature: float = 1.0) -> np.ndarray:
+    z = np.asarray(z, np.float64) / temperature
     e = np.exp(z - z.max(1, keepdims=True))
     return e / e.sum(1, keepdims=True)
 

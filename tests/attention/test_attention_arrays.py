@@ -7,12 +7,11 @@ import math
 from contextlib import nullcontext
 from unittest import mock
 
-import array_api_strict
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from arrays import DIRECT, KINDS
+from arrays import DIRECT, on
 from attention_cases import normal, qkv, sdpa
 from optional import torch
 
@@ -63,9 +62,8 @@ def tensors(given):
 
 
 @every
-@pytest.mark.parametrize("kind", ["torch", "torch, generic", "jitted", "strict"])
-def test_values(name, kind):
-    kind = KINDS[kind]
+@on("torch", "torch, generic", "jitted", "strict")
+def test_values(name, xp):
     given = arguments(name)
     weights = {n: a for n, a in given.items() if n != "v"}
     for function, arrays in (
@@ -75,16 +73,15 @@ def test_values(name, kind):
         want = function(**arrays)
         fixed = {n: a for n, a in arrays.items() if not isinstance(a, np.ndarray)}
         more = {n: a for n, a in arrays.items() if n not in fixed and n != "q"}
-        got = kind.call(functools.partial(function, **fixed), given["q"], **more)
+        got = xp.call(functools.partial(function, **fixed), given["q"], **more)
         for a, b in zip(got, want, strict=True):
             assert a.dtype == b.dtype
-            np.testing.assert_allclose(a, b, atol=0 if kind.exact else 2e-15)
+            np.testing.assert_allclose(a, b, atol=0 if xp.exact else 2e-15)
 
 
-@pytest.mark.parametrize("kind", ["torch", "torch, generic", "jitted", "strict"])
-def test_limits(kind):
+@on("torch", "torch, generic", "jitted", "strict")
+def test_limits(xp):
     """Temperature 0 and inf, infinite bias and sink: as on NumPy's arrays, which have tests."""
-    kind = KINDS[kind]
     q, k, v = qkv((2, 3, 4), 6)
     k[:, 4] = k[:, 1]
     bias = np.zeros((3, 6))
@@ -97,7 +94,7 @@ def test_limits(kind):
     ]
     for case in cases:
         want, sums = hm.attention(q, k, v, **case, return_logsumexp=True)
-        got, logs = kind.call(
+        got, logs = xp.call(
             functools.partial(hm.attention, return_logsumexp=True), q, k=k, v=v, **case
         )
         np.testing.assert_allclose(got, want, atol=1e-15, err_msg=str(case))
@@ -259,8 +256,8 @@ def test_an_infinite_slope_has_the_gradient_of_temperature_zero(library):
     q, k, v = (a[0] for a in qkv((1, 3, 4), 5))
     chosen = (q @ k.T).argmax(-1)
     want = np.bincount(chosen, minlength=5)[:, None] * np.ones(v.shape)
-    for heat in (0.0, 1e-300):
-        points = {"q": q, "k": k, "v": v, "temperature": np.array(heat)}
+    for temperature in (0.0, 1e-300):
+        points = {"q": q, "k": k, "v": v, "temperature": np.array(temperature)}
         if library == "jax":
             found = jax.grad(lambda at: hm.attention(**at, scale=1e10).sum())(points)
         else:
@@ -270,7 +267,7 @@ def test_an_infinite_slope_has_the_gradient_of_temperature_zero(library):
             found = {n: t.grad.numpy() for n, t in at.items()}
         np.testing.assert_array_equal(found["v"], want)
         for name in ("q", "k", "temperature"):
-            assert (np.asarray(found[name]) == 0.0).all(), (name, heat)
+            assert (np.asarray(found[name]) == 0.0).all(), (name, temperature)
 
 
 def test_inside_torchs_transforms():
@@ -335,7 +332,7 @@ def compare(got, want):
 # --- what is wrong ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [torch.tensor, jnp.asarray, array_api_strict.asarray])
+@on("torch", "jax", "strict")
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
@@ -352,21 +349,21 @@ def compare(got, want):
         ({"q": np.ones((2, 4, 7, 5), complex)}, TypeError, "q must hold"),
     ],
 )
-def test_bad_input(make, change, error, words):
+def test_bad_input(xp, change, error, words):
     q, k, v = qkv()
     given = {"q": q, "k": k, "v": v, **change}
-    given = {n: make(a) if isinstance(a, np.ndarray) else a for n, a in given.items()}
+    given = {n: xp.make(a) if isinstance(a, np.ndarray) else a for n, a in given.items()}
     with pytest.raises(error, match=words):
         hm.attention(**given)
-    if "v" not in change and make is torch.tensor:
+    if "v" not in change and xp.name == "torch":
         generic = mock.patch(DIRECT, return_value=False)
         with generic, pytest.raises(error, match=words):
             hm.attention(**given)
 
 
-@pytest.mark.parametrize("make", [torch.tensor, jnp.asarray])
-def test_bad_gradients(make):
-    q, k, v = (make(a) for a in qkv())
+@on("torch", "jax")
+def test_bad_gradients(xp):
+    q, k, v = (xp.make(a) for a in qkv())
     with pytest.raises(ValueError, match=r"gradient must have the shape.*\(2, 4, 7, 5\)"):
         hm.attention_vjp(q, k, v, q[0])
     with pytest.raises(ValueError, match="temperature must not be 0"):

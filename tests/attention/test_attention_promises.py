@@ -21,9 +21,9 @@ INF, NAN = math.inf, math.nan
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_mask_equals_slice(dtype):
     q, k, v = qkv((2, 3, 50, 8), 800, dtype=dtype)
-    keep = np.random.default_rng(1).random(800) < 0.5
-    got = hm.attention(q, k, v, where=keep)
-    want = hm.attention(q, k[..., keep, :], v[..., keep, :])
+    present = np.random.default_rng(1).random(800) < 0.5
+    got = hm.attention(q, k, v, where=present)
+    want = hm.attention(q, k[..., present, :], v[..., present, :])
     np.testing.assert_allclose(got, want, atol=4 * np.finfo(dtype).eps)
     # a tail that is masked is no tail: the same bits
     got = hm.attention(q, k, v, where=np.arange(800) < 650)
@@ -151,8 +151,8 @@ def test_temperature_limits():
     got = hm.attention_weights(q, k2, temperature=0, bias=bias)
     np.testing.assert_allclose(got, np.broadcast_to(hm.softmax(bias), got.shape))
     # one for each head, one for each query
-    heat = np.array([0.0, 2.0]).reshape(2, 1, 1)
-    both = hm.attention(q, k, v, temperature=heat)
+    temperatures = np.array([0.0, 2.0]).reshape(2, 1, 1)
+    both = hm.attention(q, k, v, temperature=temperatures)
     np.testing.assert_array_equal(both[:, 0], hm.attention(q, k, v, temperature=0)[:, 0])
     np.testing.assert_array_equal(both[:, 1], hm.attention(q, k, v, temperature=2)[:, 1])
     each = hm.attention(q, k, v, temperature=np.array([2.0, 0.0, 2.0, 0.0, 2.0])[:, None])
@@ -349,12 +349,12 @@ def test_scores_where_whole_powers_of_two_end(power):
         assert reference.ulps(total.item(), sums[0], "float32") <= 1
 
 
-def test_the_least_of_scores_has_weight_in_the_heat():
+def test_the_least_of_scores_has_weight_at_high_temperatures():
     """A score near the least float32, at temperatures beyond it."""
     q = np.array([[1.82e19]], "float32")
     k, v = np.array([[-1.82e19], [1.82e19]], "float32"), np.array([[0.0], [1.0]], "float32")
-    for heat in (1e39, 1e300):
-        options = {"scale": 1.0, "temperature": heat}
+    for temperature in (1e39, 1e300):
+        options = {"scale": 1.0, "temperature": temperature}
         want = reference_attention.attention(q, k, v, **options)
         assert worst(hm.attention(q, k, v, **options), want, v) <= 4
         weights = np.array(reference_attention.weights(q, k, **options)[0], object)

@@ -185,8 +185,8 @@ def test_shapes_that_broadcast():
     k, v = k[0, :1], v[:1, :1]
     gradient = normal(3, 2, 4, 5, seed=4)
     got = hm.attention_vjp(q, k, v, gradient)
-    spread = [np.broadcast_to(x, (3, 2, 6, 5)).copy() for x in (k, v)]
-    want = hm.attention_vjp(q, *spread, gradient)
+    whole = [np.broadcast_to(x, (3, 2, 6, 5)).copy() for x in (k, v)]
+    want = hm.attention_vjp(q, *whole, gradient)
     assert got.k.shape == k.shape
     assert got.v.shape == v.shape
     np.testing.assert_allclose(got.k, want.k.sum((0, 1))[None], atol=1e-14)

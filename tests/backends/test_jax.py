@@ -87,21 +87,21 @@ def test_second_derivatives(function):
 def test_one_program_for_all_temperatures(function):
     """Not jitted by the caller: a number as temperature is known, yet compiles nothing anew."""
     known = value.fun._cache_size()
-    for heat in (1.0, 0.7, 0.0, -0.0, INF, -INF, -2.0, 1e-300):
-        got = function(jnp.asarray(X), temperature=heat)
-        np.testing.assert_allclose(got, function(X, temperature=heat), rtol=1e-13)
+    for temperature in (1.0, 0.7, 0.0, -0.0, INF, -INF, -2.0, 1e-300):
+        got = function(jnp.asarray(X), temperature=temperature)
+        np.testing.assert_allclose(got, function(X, temperature=temperature), rtol=1e-13)
     assert value.fun._cache_size() <= known + 1
 
 
 @every
 def test_traced_temperature_and_mask(function):
     where = np.array([True, False, True])
-    heats = np.array([[0.5], [2.0]])
+    temperatures = np.array([[0.5], [2.0]])
     call = jax.jit(lambda x, t, w: function(x, temperature=t, where=w))
-    expected = function(X, temperature=heats, where=where)
-    np.testing.assert_allclose(call(X, heats, where), expected, rtol=1e-13)
+    expected = function(X, temperature=temperatures, where=where)
+    np.testing.assert_allclose(call(X, temperatures, where), expected, rtol=1e-13)
     rows = jax.jit(jax.vmap(lambda x, t: function(x, temperature=t, where=where)))
-    np.testing.assert_allclose(rows(X, heats[:, 0]), expected, rtol=1e-13)
+    np.testing.assert_allclose(rows(X, temperatures[:, 0]), expected, rtol=1e-13)
 
 
 BAD = np.array([[1.0, -INF, 2.0], [-INF] * 3, [INF, 1.0, 2.0], [1.0, 1.0, 1.0]])
@@ -115,14 +115,14 @@ def test_derivatives_are_never_nan(function):
 
     derivative = jax.jit(jax.grad(loss, (0, 1)))
     masks = (np.ones(3, bool), np.array([True, False, True]), np.zeros(3, bool))
-    for heat in (1.0, 0.0, INF, -1.5):
+    for temperature in (1.0, 0.0, INF, -1.5):
         for where in masks:
             x = np.where(where, BAD, np.nan)
-            by_x, by_t = derivative(x, heat, where)
+            by_x, by_t = derivative(x, temperature, where)
             assert np.isfinite(by_x).all()
             assert np.isfinite(by_t)
             assert (np.asarray(by_x)[:, ~where] == 0).all()
-            if heat in (0.0, INF) and function is not hm.smoothmax:
+            if temperature in (0.0, INF) and function is not hm.smoothmax:
                 assert (by_x == 0).all()
                 assert by_t == 0
 

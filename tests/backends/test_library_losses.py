@@ -57,7 +57,7 @@ def options_of(function):
     return sets
 
 
-def turned(arguments, options):
+def by_sign(arguments, options):
     """Below temperature 0 it is +inf that is not there."""
     if options.get("temperature", 1.0) > 0:
         return arguments
@@ -69,7 +69,7 @@ def turned(arguments, options):
 @pytest.mark.parametrize(("function", "arguments", "by"), LOSSES, ids=names)
 def test_losses_on_torch(function, arguments, by):
     for options in options_of(function):
-        inputs = turned(arguments, options)
+        inputs = by_sign(arguments, options)
         want, gradients = function(*inputs, return_grad=True, **options)
         gradients = gradients if isinstance(gradients, tuple) else (gradients,)
         given = [to_torch(a, i < by) for i, a in enumerate(inputs)]
@@ -95,7 +95,7 @@ def test_losses_on_torch(function, arguments, by):
 def test_losses_on_jax(function, arguments, by, which):
     sets = options_of(function)
     for options in sets if which == "all" else [sets[0], sets[-1]]:
-        inputs = turned(arguments, options)
+        inputs = by_sign(arguments, options)
         want, gradients = function(*inputs, return_grad=True, **options)
         gradients = gradients if isinstance(gradients, tuple) else (gradients,)
         given = [jnp.asarray(a) for a in inputs]
@@ -142,7 +142,7 @@ def test_derivatives_on_both(function, arguments):
         if "axis" in options and function in (hm.segment_softmax, hm.segment_logsumexp):
             given = (arguments[0].T, arguments[1])
         else:
-            given = turned(arguments, options)
+            given = by_sign(arguments, options)
         want = function(*given, **options)
         got = function(*[to_torch(a) for a in given], **options)
         assert isinstance(got, torch.Tensor)

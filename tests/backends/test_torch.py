@@ -34,10 +34,10 @@ def logits(*shape, seed=0, dtype=torch.float64):
 
 @every
 @pytest.mark.parametrize("axis", [-1, 0, None])
-@pytest.mark.parametrize("heat", [0.7, -1.3])
-def test_gradcheck(function, axis, heat):
+@pytest.mark.parametrize("temperature", [0.7, -1.3])
+def test_gradcheck(function, axis, temperature):
     x = logits(2, 3).requires_grad_()
-    t = torch.tensor(heat, dtype=torch.float64, requires_grad=True)
+    t = torch.tensor(temperature, dtype=torch.float64, requires_grad=True)
 
     def call(x, t):
         return function(x, temperature=t, axis=axis)
@@ -85,26 +85,26 @@ ROWS = torch.tensor(
 
 
 @every
-@pytest.mark.parametrize("heat", [1.0, 0.0, INF, -1.5])
+@pytest.mark.parametrize("temperature", [1.0, 0.0, INF, -1.5])
 @pytest.mark.parametrize("where", [None, [True, False, True, True], [False] * 4])
-def test_derivatives_are_never_nan(function, heat, where):
+def test_derivatives_are_never_nan(function, temperature, where):
     mask = None if where is None else torch.tensor(where)
     x = ROWS.clone()
     if where is not None:
         x[:, 1] = math.nan  # what hides under the mask does not leak
     x.requires_grad_()
-    t = torch.tensor(heat, dtype=torch.float64, requires_grad=True)
+    t = torch.tensor(temperature, dtype=torch.float64, requires_grad=True)
     y = function(x, temperature=t, where=mask)
     y = torch.where(torch.isfinite(y), y, 0.0)
     by_x, by_t = torch.autograd.grad((y * logits(*y.shape)).sum(), (x, t), create_graph=True)
     assert torch.isfinite(by_x).all()
     assert torch.isfinite(by_t)
-    down = heat < 0 or (function is hm.softmin and not heat < 0)
+    down = temperature < 0 or (function is hm.softmin and not temperature < 0)
     absent = x == (INF if down else -INF)
     assert (by_x[absent] == 0).all()
     if mask is not None:
         assert (by_x[:, ~mask] == 0).all()
-    if heat in (0.0, INF) and function is not hm.smoothmax:
+    if temperature in (0.0, INF) and function is not hm.smoothmax:
         assert (by_x == 0).all()
         assert by_t == 0
 
@@ -129,17 +129,17 @@ def test_nan_stays_visible_in_derivatives():
 def test_a_learnable_temperature_trains(function):
     x = logits(16, 5)
     target = function(x, temperature=0.6)
-    heat = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.LBFGS([heat], max_iter=60, line_search_fn="strong_wolfe")
+    temperature = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([temperature], max_iter=60, line_search_fn="strong_wolfe")
 
     def closure():
         optimizer.zero_grad()
-        loss = (function(x, temperature=heat) - target).square().sum()
+        loss = (function(x, temperature=temperature) - target).square().sum()
         loss.backward()
         return loss
 
     optimizer.step(closure)
-    assert abs(heat.item() - 0.6) < 1e-3
+    assert abs(temperature.item() - 0.6) < 1e-3
 
 
 def test_kernels_run_on_the_tensors_memory():
@@ -185,9 +185,9 @@ def test_torch_func(function):
     assert torch.allclose(jacrev(call)(x[0]), truth)
     assert torch.allclose(jacfwd(call)(x[0]), truth)
     assert torch.allclose(vmap(call)(x), call(x))
-    heats = torch.tensor([0.5, 0.7, 1.0], dtype=torch.float64)
-    each = vmap(grad(lambda r, t: call(r, t).square().sum()), (0, 0))(x, heats)
-    for row, t, got in zip(x, heats, each, strict=True):
+    temperatures = torch.tensor([0.5, 0.7, 1.0], dtype=torch.float64)
+    each = vmap(grad(lambda r, t: call(r, t).square().sum()), (0, 0))(x, temperatures)
+    for row, t, got in zip(x, temperatures, each, strict=True):
         row = row.clone().requires_grad_()
         assert torch.allclose(got, torch.autograd.grad(call(row, t).square().sum(), row)[0])
     second = torch.autograd.functional.hessian(lambda r: call(r).square().sum(), x[0])

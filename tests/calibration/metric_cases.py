@@ -7,10 +7,10 @@ import numpy as np
 from hotmax import calibration as c
 
 
-def sample(rows=200, classes=5, seed=0, heat=2.0, scale=3.0):
+def sample(rows=200, classes=5, seed=0, temperature=2.0, scale=3.0):
     rng = np.random.default_rng(seed)
     z = rng.standard_normal((rows, classes)) * scale
-    return z, (z / heat + rng.gumbel(size=z.shape)).argmax(1)
+    return z, (z / temperature + rng.gumbel(size=z.shape)).argmax(1)
 
 
 def wild(seed):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 
-def sample(rows, classes, seed=0, scale=3.0, heat=2.0, kind=np.float64):
-    """Logits, and labels drawn at temperature `heat`."""
+def sample(rows, classes, seed=0, scale=3.0, temperature=2.0, kind=np.float64):
+    """Logits, and labels drawn at temperature `temperature`."""
     rng = np.random.default_rng(seed)
     z = (rng.standard_normal((rows, classes)) * scale).astype(kind)
-    labels = (z / heat + rng.gumbel(size=z.shape)).argmax(1)
+    labels = (z / temperature + rng.gumbel(size=z.shape)).argmax(1)
     return z, labels

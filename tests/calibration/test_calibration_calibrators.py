@@ -35,8 +35,8 @@ def test_better_on_rows_that_were_not_seen(method):
     z, labels = sample(4000)
     test, truth = sample(4000, seed=1)
     p = c.Calibrator(method).fit(z, labels).predict_proba(test)
-    heat = c.fit_temperature(z, labels).temperature
-    assert c.nll(p, truth, input="probabilities") < c.nll(test, truth, temperature=heat)
+    temperature = c.fit_temperature(z, labels).temperature
+    assert c.nll(p, truth, input="probabilities") < c.nll(test, truth, temperature=temperature)
 
 
 @pytest.mark.parametrize("method", ["vector", "matrix", "dirichlet"])
@@ -100,9 +100,9 @@ def test_matrix_scaling_is_the_optimum():
     """Against the objective written out, minimised by another method from another start."""
     z, labels = sample(120, 3)
     parameters = c.Calibrator("matrix").fit(z, labels).parameters_
-    heat = reference.temperature(z, labels)
-    assert parameters["temperature"] == pytest.approx(heat, rel=1e-10)
-    logs = np.log(reference.softmax(z, heat))
+    temperature = reference.temperature(z, labels)
+    assert parameters["temperature"] == pytest.approx(temperature, rel=1e-10)
+    logs = np.log(reference.softmax(z, temperature))
     logs -= logs.mean(1, keepdims=True)
 
     def objective(theta):
@@ -148,8 +148,8 @@ def test_platt_and_beta_are_optima():
 def test_ensemble_is_the_optimum():
     z, labels = sample()
     parameters = c.Calibrator("ensemble", penalty=0.0).fit(z, labels).parameters_
-    heat = reference.temperature(z, labels)
-    parts = [reference.softmax(z, heat), reference.softmax(z), np.full(z.shape, 0.25)]
+    temperature = reference.temperature(z, labels)
+    parts = [reference.softmax(z, temperature), reference.softmax(z), np.full(z.shape, 0.25)]
     label = np.stack([p[np.arange(len(z)), labels] for p in parts])
 
     def loss(shares):

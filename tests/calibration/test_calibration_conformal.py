@@ -13,10 +13,10 @@ from hotmax.calibration import conformal
 METHODS = ["lac", "aps", "raps"]
 
 
-def sample(rows, classes=6, seed=0, heat=2.0):
+def sample(rows, classes=6, seed=0, temperature=2.0):
     rng = np.random.default_rng(seed)
     z = rng.standard_normal((rows, classes)) * 3
-    return z, (z / heat + rng.gumbel(size=z.shape)).argmax(1)
+    return z, (z / temperature + rng.gumbel(size=z.shape)).argmax(1)
 
 
 def score(p, k, method, penalty, free):

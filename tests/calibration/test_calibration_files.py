@@ -29,11 +29,11 @@ def test_saved_and_loaded(method, tmp_path):
 
 def test_limits_are_saved_too(tmp_path):
     z, _ = sample()
-    for labels, heat in ((z.argmax(1), 0.0), (z.argmin(1), math.inf)):
+    for labels, temperature in ((z.argmax(1), 0.0), (z.argmin(1), math.inf)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             c.TemperatureScaling().fit(z, labels).save(tmp_path / "t.json")
-        assert c.load(tmp_path / "t.json").temperature_ == heat
+        assert c.load(tmp_path / "t.json").temperature_ == temperature
 
 
 @pytest.mark.parametrize(

@@ -53,13 +53,13 @@ def masked_labels():
     return np.where(there, z, np.nan), labels, there
 
 
-@pytest.mark.parametrize(("heat", "inverse"), [(-1.0, -1.0), (-2.5, -0.4), (-0.0, -1e6)])
+@pytest.mark.parametrize(("temperature", "inverse"), [(-1.0, -1.0), (-2.5, -0.4), (-0.0, -1e6)])
 @pytest.mark.parametrize("metric", METRICS)
-def test_masks_below_temperature_zero(metric, heat, inverse):
+def test_masks_below_temperature_zero(metric, temperature, inverse):
     """A class that is not there has no mass at any temperature, also where -inf would have all."""
     z, labels, there = masked_labels()
     p = reference.softmax(np.where(there, inverse * z, -np.inf))
-    got = metric(z, labels, where=there, temperature=heat)
+    got = metric(z, labels, where=there, temperature=temperature)
     assert got == pytest.approx(metric(p, labels, input="probabilities"), rel=1e-9, abs=1e-12)
 
 

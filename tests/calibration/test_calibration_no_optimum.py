@@ -101,8 +101,8 @@ def test_the_profile_interval(rows):
     fit = fit_temperature(z, labels)
     at = np.arange(rows)
 
-    def excess(heat):
-        return 2 * (-np.log(reference.softmax(z / heat)[at, labels]).sum() - fit.nll * rows)
+    def excess(temperature):
+        return 2 * (-np.log(reference.softmax(z / temperature)[at, labels]).sum() - fit.nll * rows)
 
     for end in fit.interval:
         assert excess(end) == pytest.approx(QUANTILE, rel=1e-3 if rows == 20_000 else 1e-6)
@@ -134,9 +134,9 @@ def test_densenet_on_cifar_100():
     for seed in range(5):
         order = np.random.default_rng(seed).permutation(len(z))
         fit, test = order[: len(z) // 2], order[len(z) // 2 :]
-        heat = fit_temperature(z[fit], labels[fit]).temperature
+        temperature = fit_temperature(z[fit], labels[fit]).temperature
         before.append(hm.calibration.ece(z[test], labels[test]))
-        after.append(hm.calibration.ece(z[test], labels[test], temperature=heat))
+        after.append(hm.calibration.ece(z[test], labels[test], temperature=temperature))
     assert np.mean(before) == pytest.approx(0.140, abs=0.004)
     assert np.mean(after) == pytest.approx(0.014, abs=0.003)
 

@@ -35,8 +35,8 @@ CASES = {
     "masks": masked,
     "three of ten classes seen": few_seen,
     "long rows": lambda: sample(20, 90, 4),
-    "underconfident": lambda: sample(60, 6, 5, heat=0.3, scale=0.5),
-    "nearly uniform": lambda: sample(400, 4, 6, scale=0.3, heat=1.0),
+    "underconfident": lambda: sample(60, 6, 5, temperature=0.3, scale=0.5),
+    "nearly uniform": lambda: sample(400, 4, 6, scale=0.3, temperature=1.0),
 }
 
 

@@ -15,10 +15,10 @@ import hotmax as hm
 ENTRYWISE = (hm.softmax, hm.log_softmax, hm.softmin, hm.hardmax)
 REDUCING = (hm.logsumexp, hm.smoothmax, hm.entropy, hm.softargmax)
 EVERY = ENTRYWISE + REDUCING
-HEATED = tuple(f for f in EVERY if f is not hm.hardmax)
+WITH_TEMPERATURE = tuple(f for f in EVERY if f is not hm.hardmax)
 
 every = pytest.mark.parametrize("function", EVERY, ids=lambda f: f.__name__)
-heated = pytest.mark.parametrize("function", HEATED, ids=lambda f: f.__name__)
+with_temperature = pytest.mark.parametrize("function", WITH_TEMPERATURE, ids=lambda f: f.__name__)
 entrywise = pytest.mark.parametrize("function", ENTRYWISE, ids=lambda f: f.__name__)
 reducing = pytest.mark.parametrize("function", REDUCING, ids=lambda f: f.__name__)
 
@@ -108,21 +108,21 @@ def test_axis_named_twice(function, axis):
 # --- temperature ------------------------------------------------------------------------------
 
 
-@heated
+@with_temperature
 @both
 @pytest.mark.parametrize("t", [np.nan, np.float32(np.nan), [[1.0], [np.nan]]])
 def test_temperature_nan(function, x, t):
     refuses(ValueError, "temperature", "nan", call=lambda: function(x, temperature=t))
 
 
-@heated
+@with_temperature
 @both
 @pytest.mark.parametrize("t", ["1", None, 1j, [1, None], [[1.0], [1.0, 2.0]], {}, np.array("x")])
 def test_wrong_kind_of_temperature(function, x, t):
     refuses(TypeError, "temperature", "real number", call=lambda: function(x, temperature=t))
 
 
-@heated
+@with_temperature
 @both
 @pytest.mark.parametrize("shape", [(3,), (2, 3), (2,), (3, 1), (1, 1, 1), (0, 1)])
 def test_temperature_of_the_wrong_shape(function, x, shape):
@@ -274,16 +274,16 @@ def test_inputs_are_never_written_to(function, type_name, shape):
     rng = np.random.default_rng(0)
     x = (rng.standard_normal(shape) * 3).astype(dtype_of(type_name))
     where = rng.random(shape) < 0.7
-    heat = rng.random((*shape[:-1], 1)) + 0.1
-    before = [a.tobytes() for a in (x, where, heat)]
-    for array in (x, where, heat):
+    temperature = rng.random((*shape[:-1], 1)) + 0.1
+    before = [a.tobytes() for a in (x, where, temperature)]
+    for array in (x, where, temperature):
         array.flags.writeable = False
-    options = {} if function is hm.hardmax else {"temperature": heat}
+    options = {} if function is hm.hardmax else {"temperature": temperature}
     result = function(x, where=where, **options)
     assert not np.shares_memory(result, x)
     assert not np.shares_memory(function(x), x)
     function(x, axis=0)
-    assert [a.tobytes() for a in (x, where, heat)] == before
+    assert [a.tobytes() for a in (x, where, temperature)] == before
 
 
 @every

@@ -89,7 +89,7 @@ INTERRUPTED = """
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     hm.set_threads(2)
     {make}
-    hm.softmax(x[:1, :100].copy()); {warm}
+    hm.softmax(x[:1, :100].copy()); {first}
     print("ready", flush=True)
     started = time.monotonic()
     try:
@@ -116,7 +116,7 @@ INTERRUPTED = """
 )
 def test_interrupt(make, call):
     """Ctrl-C during a long call comes through promptly, and the next call works."""
-    code = textwrap.dedent(INTERRUPTED.format(make=make, call=call, warm=call))
+    code = textwrap.dedent(INTERRUPTED.format(make=make, call=call, first=call))
     child = subprocess.Popen(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": SOURCE},

@@ -71,8 +71,8 @@ def test_hard_neighbours(n, type_name):
         got = f(batch)
         for place in (1, 4, 6, 8):
             assert bits(got[place]) == bits(f(row)), (f.__name__, place)
-    heat = np.array([0.0, 0.7, np.inf, 1e-300, 0.7, -1.0, 0.7, 1e300, 0.7]).reshape(-1, 1)
-    got = hm.softmax(batch, temperature=heat)
+    temperature = np.array([0.0, 0.7, np.inf, 1e-300, 0.7, -1.0, 0.7, 1e300, 0.7]).reshape(-1, 1)
+    got = hm.softmax(batch, temperature=temperature)
     for place in (1, 4, 6, 8):
         assert bits(got[place]) == bits(hm.softmax(row, temperature=0.7)), place
 
@@ -120,9 +120,9 @@ def test_columns_as_they_lie(n, columns, monkeypatch):
     monkeypatch.setattr(dispatch, "compute_columns", compute_and_tell)
     x = (np.random.default_rng(n).standard_normal((n, columns)) * 4).astype(np.float32)
     halves = np.round(2 * x) / 2  # exponents half way to others
-    heat = hm.temperature_of_base(2)
-    rows = hm.softmax(np.ascontiguousarray(halves.T), temperature=heat)
-    assert bits(hm.softmax(halves, axis=0, temperature=heat).T) == bits(rows)
+    temperature = hm.temperature_of_base(2)
+    rows = hm.softmax(np.ascontiguousarray(halves.T), temperature=temperature)
+    assert bits(hm.softmax(halves, axis=0, temperature=temperature).T) == bits(rows)
     x[:, 3] = -1e3 + x[:, 3] / 64  # a sum far from 1
     x[17:, 7] += 20  # a maximum well above the first rows
     x[:, 8] += np.linspace(0, 20, n)
@@ -157,12 +157,12 @@ def layouts_of(row: np.ndarray) -> dict[str, np.ndarray]:
     layouts["every third"] = wide[::3]
     layouts["backwards"] = row[::-1].copy()[::-1]
     for offset in (1, 3):  # in entries: not at a cache line
-        room = np.zeros(n + offset, row.dtype)
-        room[offset:] = row
-        layouts[f"{offset} entries on"] = room[offset:]
-    room = np.zeros(row.nbytes + 1, np.uint8)
-    room[1:] = row.view(np.uint8)
-    layouts["unaligned"] = room[1:].view(row.dtype)
+        buffer = np.zeros(n + offset, row.dtype)
+        buffer[offset:] = row
+        layouts[f"{offset} entries on"] = buffer[offset:]
+    buffer = np.zeros(row.nbytes + 1, np.uint8)
+    buffer[1:] = row.view(np.uint8)
+    layouts["unaligned"] = buffer[1:].view(row.dtype)
     layouts["other byte order"] = row.astype(row.dtype.newbyteorder())
     frozen = row.copy()
     frozen.flags.writeable = False
@@ -212,8 +212,8 @@ def test_paths(n, type_name):
         want = bits(f(row))
         assert bits(f(row, out=np.empty_like(row))) == want, f.__name__
         assert bits(f(row, out=np.empty(2 * n, row.dtype)[::2])) == want, f.__name__
-        room = np.empty(n + 1, row.dtype)[1:]
-        assert bits(f(row, out=room)) == want, f.__name__
+        buffer = np.empty(n + 1, row.dtype)[1:]
+        assert bits(f(row, out=buffer)) == want, f.__name__
         here = row.copy()
         assert bits(f(here, out=here)) == want, f.__name__
         here = row[None].copy()
@@ -230,9 +230,9 @@ def test_results_written_past_the_caches(type_name):
     want = bits(hm.softmax(row))
     got = hm.softmax(batch)
     assert all(bits(got[r]) == want for r in range(0, 900, 53))
-    room = np.empty(900 * n + 3, row.dtype)[3:].reshape(900, n)
-    hm.softmax(batch, out=room)
-    assert all(bits(room[r]) == want for r in range(0, 900, 53))
+    buffer = np.empty(900 * n + 3, row.dtype)[3:].reshape(900, n)
+    hm.softmax(batch, out=buffer)
+    assert all(bits(buffer[r]) == want for r in range(0, 900, 53))
     hm.softmax(batch, out=batch)
     assert all(bits(batch[r]) == want for r in range(0, 900, 53))
 
@@ -357,8 +357,8 @@ def test_at_every_temperature(type_name, temperature):
             hm.set_threads(2)
             masked = f(batch, temperature=temperature, where=np.ones(n, bool))
             assert bits(masked[0]) == want, (f.__name__, n)
-            turned = f(np.ascontiguousarray(batch.T), temperature=temperature, axis=0)
-            assert bits(turned[..., 0]) == want, (f.__name__, n)
+            transposed = f(np.ascontiguousarray(batch.T), temperature=temperature, axis=0)
+            assert bits(transposed[..., 0]) == want, (f.__name__, n)
 
 
 def test_a_hundred_million_classes():

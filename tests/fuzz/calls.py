@@ -84,8 +84,8 @@ def temperature_of(draw: Any, shape: tuple[int, ...], axis: Any) -> Any:
     axes = range(len(shape)) if axis is None else np.atleast_1d(axis).astype(int) % len(shape)
     reduced = tuple(1 if a in axes else n for a, n in enumerate(shape))
     size = int(np.prod(reduced))
-    heats = draw(st.lists(st.sampled_from(TEMPERATURES[:-2]), min_size=size, max_size=size))
-    return np.array(heats, np.float64).reshape(reduced)
+    temperatures = draw(st.lists(st.sampled_from(TEMPERATURES[:-2]), min_size=size, max_size=size))
+    return np.array(temperatures, np.float64).reshape(reduced)
 
 
 def mask_of(draw: Any, shape: tuple[int, ...]) -> Any:

@@ -235,8 +235,8 @@ def code(batch: Batch, what: str) -> str:
     lines.append(f"x = {text(batch.x)}")
     if batch.where is not None:
         lines.append(f"where = np.array({batch.where.tolist()})")
-    heat = batch.temperature
-    lines.append(f"temperature = np.array({heat.tolist()})")
+    temperature = batch.temperature
+    lines.append(f"temperature = np.array({temperature.tolist()})")
     lines += [f"{name} = {text(array)}" for name, array in batch.extras.items()]
     for name, value in batch.shared.items():
         plain = text(value) if isinstance(value, np.ndarray) else repr(value)

@@ -34,7 +34,7 @@ def draw_attention(rng: Generator, x: Array, type_name: str) -> Extras:
         "upstream": rng.standard_normal((rows, 8)),
         "causal": bool(rng.random() < 0.3),
         "seen": where,
-        "heat": float(rng.choice([1.0, 0.5, 2.0, -1.0])),
+        "temperature of all": float(rng.choice([1.0, 0.5, 2.0, -1.0])),
         "bias": draw_features(rng, (rows, keys), type_name) if rng.random() < 0.3 else None,
         "sink": float(rng.standard_normal()) if rng.random() < 0.3 else None,
     }
@@ -49,7 +49,7 @@ def attention_options(extras: Extras) -> dict[str, Any]:
     return {
         "where": extras["seen"],
         "causal": extras["causal"],
-        "temperature": extras["heat"],
+        "temperature": extras["temperature of all"],
         "bias": extras["bias"],
         "sink": None if extras["sink"] is None else np.array(extras["sink"], extras["k"].dtype),
     }
@@ -65,7 +65,7 @@ class Attended(NamedTuple):
 
 def attended(extras: Extras) -> Attended:
     q, k = (extras[name].astype(wide.WIDE) for name in ("x", "k"))
-    slope = wide.WIDE(1.0 / np.sqrt(q.shape[1])) / wide.WIDE(extras["heat"])
+    slope = wide.WIDE(1.0 / np.sqrt(q.shape[1])) / wide.WIDE(extras["temperature of all"])
     z, size = q @ k.T * slope, np.abs(q) @ np.abs(k).T * abs(slope)
     if extras["bias"] is not None:
         bias = extras["bias"].astype(wide.WIDE)
@@ -138,31 +138,33 @@ def draw_layer(rng: Generator, x: Array, type_name: str) -> Extras:
         "weight": draw_features(rng, (classes, x.shape[1]), type_name),
         "bias": draw_features(rng, (1, classes), type_name)[0] if rng.random() < 0.5 else None,
         "labels of rows": rng.integers(0, classes, len(x)),
-        "heat": float(rng.choice([1.0, 0.5, 2.0])),
+        "temperature of all": float(rng.choice([1.0, 0.5, 2.0])),
     }
 
 
 def linear(x: Any, extras: Extras, **options: Any) -> Any:
     """(the losses, the gradients by hidden and by weight of their sum)"""
     given = x, extras["weight"], extras["labels of rows"], extras["bias"]
-    heat = extras["heat"]
-    losses = hm.linear_cross_entropy(*given, temperature=heat, reduction="none")
+    temperature = extras["temperature of all"]
+    losses = hm.linear_cross_entropy(*given, temperature=temperature, reduction="none")
     _, gradients = hm.linear_cross_entropy(
-        *given, temperature=heat, reduction="sum", return_grad=True
+        *given, temperature=temperature, reduction="sum", return_grad=True
     )
     return losses, gradients[0], gradients[1]
 
 
 def linear_errors(rows: wide.Rows, extras: Extras, result: Any) -> Array:
     h, w = (extras[name].astype(wide.WIDE) for name in ("x", "weight"))
-    labels, heat = extras["labels of rows"], wide.WIDE(extras["heat"])
+    labels, temperature = extras["labels of rows"], wide.WIDE(extras["temperature of all"])
     bias = np.zeros(len(w)) if extras["bias"] is None else extras["bias"]
     z, size = h @ w.T + bias.astype(wide.WIDE), np.abs(h) @ np.abs(w).T + np.abs(bias)
-    found = wide.rows_of(z, np.full((len(z), 1), heat))
+    found = wide.rows_of(z, np.full((len(z), 1), temperature))
     loss = wide.cross_entropy(found, labels)
     gradient = wide.cross_entropy_gradient(found, labels)
-    largest = size.max(-1, keepdims=True) / heat
-    change = np.where(np.arange(len(w)) == labels[:, None], 1, found.p) * (1 + largest) / heat
+    largest = size.max(-1, keepdims=True) / temperature
+    change = (
+        np.where(np.arange(len(w)) == labels[:, None], 1, found.p) * (1 + largest) / temperature
+    )
     true = loss, gradient @ w, gradient.T @ h
     sizes = 1 + np.maximum(loss, largest), change @ np.abs(w), change.T @ np.abs(h)
     errors = np.zeros((len(h), 1))

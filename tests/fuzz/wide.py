@@ -98,8 +98,8 @@ def rows_of(x: Array, temperature: Array, where: Array | None = None) -> Rows:
     log_total = np.log1p(np.where(nothing, WIDE(0), below + (count - 1)))
     logs = np.where(gap > -np.inf, (gap - log_total) + gap_low, -np.inf)
     peak = np.where(np.isinf(size), np.where(np.isinf(top), top, WIDE(0)), top / divisor)
-    steep = np.where(top == 0, WIDE(0), np.copysign(WIDE(np.inf), top))
-    peak = np.where(usual | np.isinf(size), peak, steep)
+    infinite = np.where(top == 0, WIDE(0), np.copysign(WIDE(np.inf), top))
+    peak = np.where(usual | np.isinf(size), peak, infinite)
     bad = is_nan | (nothing & ~masked)
     return Rows(
         *(present, masked, bad, is_nan, sign, size, top, gap, gap_low),

@@ -152,8 +152,8 @@ def divergence(x: Array, y: Array, rows: Rows, other: Rows) -> tuple[Array, Arra
     size = np.where(near, close, far_size)
     difference = np.where(near, -apart, other.p - rows.p)
     p, q = digits_of(rows.p), digits_of(other.p)
-    spread = np.sqrt(np.maximum((other.p * v * v).sum(-1, keepdims=True), 0))
-    difference_size = np.where(near, q * np.maximum(np.abs(v), spread), np.maximum(p, q))
+    deviation = np.sqrt(np.maximum((other.p * v * v).sum(-1, keepdims=True), 0))
+    difference_size = np.where(near, q * np.maximum(np.abs(v), deviation), np.maximum(p, q))
     return value, size, difference, difference_size
 
 

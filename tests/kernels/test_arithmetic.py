@@ -321,16 +321,16 @@ def test_turned(kind, shape):
     n, m = shape
     around = np.arange((n + 3) * (m + 5), dtype=kind).reshape(n + 3, m + 5) + 1
     source = around[2 : 2 + n, 3 : 3 + m]
-    room = np.zeros((m + 4, n + 7), kind)
-    target = room[1 : 1 + m, 2 : 2 + n]
+    buffer = np.zeros((m + 4, n + 7), kind)
+    target = buffer[1 : 1 + m, 2 : 2 + n]
     turned(source, target, False)
     np.testing.assert_array_equal(target, source.T)
-    assert np.count_nonzero(room) == target.size
+    assert np.count_nonzero(buffer) == target.size
 
     width = -(-n // 16) * 16  # rows at cache lines, as a target that is streamed must have them
-    room = np.zeros((m * width + 16), kind)
-    start = (-room.ctypes.data % 64) // room.itemsize
-    target = room[start : start + m * width].reshape(m, width)[:, :n]
+    buffer = np.zeros((m * width + 16), kind)
+    start = (-buffer.ctypes.data % 64) // buffer.itemsize
+    target = buffer[start : start + m * width].reshape(m, width)[:, :n]
     turned(source, target, True)
     np.testing.assert_array_equal(target, source.T)
-    assert np.count_nonzero(room) == target.size
+    assert np.count_nonzero(buffer) == target.size

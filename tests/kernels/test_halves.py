@@ -49,7 +49,7 @@ def test_rounding(kind, rng):
 
 @every
 def test_layouts(kind, rng):
-    """Rows that lie apart, a turned array and the other byte order give the same."""
+    """Rows that lie apart, a transposed array and the other byte order give the same."""
     x = rng.normal(size=(64, 130)).astype(kind)
     want = hm.softmax(x)
     apart = np.zeros((64, 260), kind)

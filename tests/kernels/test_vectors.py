@@ -212,12 +212,12 @@ def test_streamed_lines_arrive(kind, rng):
             v.stream(out, i, v.load_line(a, i))
         memory.fence()
 
-    room = np.zeros(1024 + 64, kind)
-    start = (-room.ctypes.data % 64) // room.itemsize
+    buffer = np.zeros(1024 + 64, kind)
+    start = (-buffer.ctypes.data % 64) // buffer.itemsize
     a = rng.standard_normal(1024).astype(kind)
-    run(a, room[start : start + 1024])
-    np.testing.assert_array_equal(room[start : start + 1024], a)
-    assert np.count_nonzero(room) == 1024
+    run(a, buffer[start : start + 1024])
+    np.testing.assert_array_equal(buffer[start : start + 1024], a)
+    assert np.count_nonzero(buffer) == 1024
 
 
 def test_a_borrowed_array_is_the_same_array():

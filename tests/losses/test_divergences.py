@@ -53,18 +53,18 @@ SIZES = [1e-15, 1e-12, 1e-6, 0.01, 0.3, 1.0, 3.0, 100.0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("heat", [0.01, 1.0, -3.0, 1e10, 1e40])
-def test_accuracy(kind, heat):
+@pytest.mark.parametrize("temperature", [0.01, 1.0, -3.0, 1e10, 1e40])
+def test_accuracy(kind, temperature):
     """Values and gradients within 8 ULP, of themselves and of the largest of them."""
     for n, size in [(n, size) for n in (2, 5, 40) for size in SIZES]:
         x, z = rows_of(kind, n, size)
-        if heat < 0:
+        if temperature < 0:
             x, z = -x, -z
-        value, (by_p, by_q) = hm.kl_divergence(x, z, temperature=heat, return_grad=True)
-        loss, by_student = hm.distillation_loss(z, x, heat, return_grad=True)
+        value, (by_p, by_q) = hm.kl_divergence(x, z, temperature=temperature, return_grad=True)
+        loss, by_student = hm.distillation_loss(z, x, temperature, return_grad=True)
         with mp.workprec(1400):
-            true, true_p, true_q = truth.kl_and_gradients(x, z, heat)
-            square = mp.mpf(heat) ** 2
+            true, true_p, true_q = truth.kl_and_gradients(x, z, temperature)
+            square = mp.mpf(temperature) ** 2
             assert off(value, [true]) < 8 * 2.0**-53
             assert off(loss, [true * square]) < 8 * 2.0**-53
             assert off(by_q, true_q) < 8 * 2.0**-53
@@ -74,14 +74,15 @@ def test_accuracy(kind, heat):
 
 
 @pytest.mark.parametrize(
-    "heat", [1e-250, 1e-170, 1e-20, 1e12, 1e16, 1e20, 1e25, 1e100, 1e160, 1e170, 1e300, 1.7e308]
+    "temperature",
+    [1e-250, 1e-170, 1e-20, 1e12, 1e16, 1e20, 1e25, 1e100, 1e160, 1e170, 1e300, 1.7e308],
 )
-def test_distillation_at_extreme_temperatures(heat):
+def test_distillation_at_extreme_temperatures(temperature):
     for student, teacher in (([1.0, 2.0], [2.0, 1.0]), ([0.1, 0.2, 0.7], [0.3, -1.1, 0.6])):
-        value, gradient = hm.distillation_loss(student, teacher, heat, return_grad=True)
-        with mp.workprec(4400 if heat > 1 else 400):
-            true, _, by_q = truth.kl_and_gradients(teacher, student, heat)
-            square = mp.mpf(heat) ** 2
+        value, gradient = hm.distillation_loss(student, teacher, temperature, return_grad=True)
+        with mp.workprec(4400 if temperature > 1 else 400):
+            true, _, by_q = truth.kl_and_gradients(teacher, student, temperature)
+            square = mp.mpf(temperature) ** 2
             assert off(value, [true * square]) < 8 * 2.0**-53
             assert off(gradient, [g * square for g in by_q]) < 8 * 2.0**-53
     value, gradient = hm.distillation_loss([0.0, 1e250], [1e250, 0.0], 1e-280, return_grad=True)
@@ -116,18 +117,21 @@ def test_kl_divergence():
     x, z = rng().standard_normal((3, 6)), rng(1).standard_normal((3, 6))
     z[1] = x[1] + 1e-9 * rng(2).standard_normal(6)  # nearly equal
     z[2] = x[2] + 5  # equal
-    for heat in (1.0, 0.5, -2.0):
+    for temperature in (1.0, 0.5, -2.0):
         value, (by_p, by_q) = hm.kl_divergence(
-            x, z, temperature=heat, reduction="none", return_grad=True
+            x, z, temperature=temperature, reduction="none", return_grad=True
         )
         for r in range(3):
-            true = truth.kl(x[r], z[r], heat)
+            true = truth.kl(x[r], z[r], temperature)
             if r < 2:
                 assert off(value[r], [true]) < 8 * 2.0**-53
             assert 0 <= value[r] < 1e-29 or r < 2
 
-            def by(first, second, heat=heat):
-                p, q = truth.probabilities(first, heat), truth.probabilities(second, heat)
+            def by(first, second, temperature=temperature):
+                p, q = (
+                    truth.probabilities(first, temperature),
+                    truth.probabilities(second, temperature),
+                )
                 logs = [reference.mp.log(a / b) for a, b in zip(p, q, strict=True)]
                 return reference.mp.fsum(a * b for a, b in zip(p, logs, strict=True))
 
@@ -156,12 +160,12 @@ def test_kl_divergence():
 
 def test_distillation():
     x, z = rng().standard_normal((3, 5)), rng(1).standard_normal((3, 5))
-    for heat in (0.5, 1.0, 4.0, 100.0):
-        value, gradient = hm.distillation_loss(x, z, heat, return_grad=True)
+    for temperature in (0.5, 1.0, 4.0, 100.0):
+        value, gradient = hm.distillation_loss(x, z, temperature, return_grad=True)
         t = torch.from_numpy(x).requires_grad_()
-        loss = heat**2 * F.kl_div(
-            torch.log_softmax(t / heat, -1),
-            torch.softmax(torch.from_numpy(z) / heat, -1),
+        loss = temperature**2 * F.kl_div(
+            torch.log_softmax(t / temperature, -1),
+            torch.softmax(torch.from_numpy(z) / temperature, -1),
             reduction="batchmean",
         )
         loss.backward()
@@ -188,8 +192,8 @@ def compiled(function, arrays, temperature, reduction="mean"):
 def by_jax(function, *arrays, temperature=1.0, **options):
     """As one program for every temperature: by itself, jax compiles each operation apart."""
     arrays = tuple(map(jnp.asarray, arrays))
-    heat = jnp.asarray(temperature, arrays[0].dtype)
-    return compiled(function, arrays, heat, **options)
+    in_type = jnp.asarray(temperature, arrays[0].dtype)
+    return compiled(function, arrays, in_type, **options)
 
 
 def by_torch_func(function, first, second, **options):
@@ -214,44 +218,44 @@ def test_formulas(kind, run):
     sizes = [1e-4 if kind == "shifted" else 1e-15, 1e-6, 0.3, 3.0, 100.0]
     bar = 1e-8 if kind == "shifted" else 1e-11
     x, z = np.stack([rows_of(kind, 5, size) for size in sizes], axis=1)
-    for heat in (0.01, 1.0, -3.0, 1e10, 1e100):
-        if heat < 0:
+    for temperature in (0.01, 1.0, -3.0, 1e10, 1e100):
+        if temperature < 0:
             x, z = -x, -z
-        options = {"temperature": heat, "reduction": "none"}
+        options = {"temperature": temperature, "reduction": "none"}
         values, (by_p, by_q) = run(hm.kl_divergence, x, z, **options)
         losses, by_student = run(hm.distillation_loss, z, x, **options)
         for r in range(len(sizes)):
             with mp.workprec(1400):
-                true, true_p, true_q = truth.kl_and_gradients(x[r], z[r], heat)
-                square = mp.mpf(heat) ** 2
+                true, true_p, true_q = truth.kl_and_gradients(x[r], z[r], temperature)
+                square = mp.mpf(temperature) ** 2
                 assert values[r] >= 0
                 assert off(values[r], [true]) < bar
                 assert off(losses[r], [true * square]) < bar
                 assert off(by_q[r], true_q) < bar
                 assert off(by_student[r], [g * square for g in true_q]) < bar
-                size = max(abs(g) for g in true_p) if true < 0.5 else true / abs(heat)
+                size = max(abs(g) for g in true_p) if true < 0.5 else true / abs(temperature)
                 pairs = zip(by_p[r], true_p, strict=True)
                 assert max(abs(mp.mpf(float(g)) - t) for g, t in pairs) <= bar * size
-        if heat < 0:
+        if temperature < 0:
             x, z = -x, -z
 
 
 def test_jax_in_float32():
     x, z = rng().standard_normal((2, 1, 1000)).astype(np.float32)
-    for heat in (10.0, 1e3, 1e4, 1e30):
+    for temperature in (10.0, 1e3, 1e4, 1e30):
         want, gradient = hm.distillation_loss(
-            x.astype(np.float64), z.astype(np.float64), heat, return_grad=True
+            x.astype(np.float64), z.astype(np.float64), temperature, return_grad=True
         )
-        value, ours = by_jax(hm.distillation_loss, x, z, temperature=heat)
+        value, ours = by_jax(hm.distillation_loss, x, z, temperature=temperature)
         assert float(value) == pytest.approx(want, rel=1e-5)
         np.testing.assert_allclose(ours, gradient, rtol=1e-3, atol=1e-8)
 
 
 @pytest.mark.parametrize("run", [by_jax, by_torch_func])
 def test_formulas_with_a_temperature_for_each_row(run):
-    heats = np.array([[0.0], [INF], [2.0], [-INF]])
+    temperatures = np.array([[0.0], [INF], [2.0], [-INF]])
     x, z = rng().standard_normal((2, 4, 5))
-    options = {"temperature": heats, "reduction": "none"}
+    options = {"temperature": temperatures, "reduction": "none"}
     want, gradient = hm.distillation_loss(x, z, return_grad=True, **options)
     if run is by_jax:
         value, ours = run(hm.distillation_loss, x, z, **options)
@@ -265,7 +269,7 @@ def test_jax_at_the_limits():
     """Of two classes each: jax compiles every operation for another shape anew."""
     assert by_jax(hm.distillation_loss, [1.0, 2.0], [2.0, -INF], temperature=INF)[0] == INF
     assert by_jax(hm.distillation_loss, [1.0, 2.0], [2.0, 1.0], temperature=INF)[0] == 0.5
-    for x, z, heat in (
+    for x, z, temperature in (
         ([0.0, -INF], [0.0, -INF], 1.0),
         ([0.0, 0.0], [0.0, -INF], 1.0),
         ([0.0, -INF], [0.0, 0.0], 1.0),
@@ -278,8 +282,10 @@ def test_jax_at_the_limits():
         ([0.0, INF], [0.0, 1.0], 1.0),
         ([NAN, 0.0], [0.0, 1.0], 1.0),
     ):
-        value = hm.kl_divergence(jnp.asarray(x), jnp.asarray(z), temperature=heat)
-        np.testing.assert_allclose(value, hm.kl_divergence(x, z, temperature=heat), rtol=1e-14)
+        value = hm.kl_divergence(jnp.asarray(x), jnp.asarray(z), temperature=temperature)
+        np.testing.assert_allclose(
+            value, hm.kl_divergence(x, z, temperature=temperature), rtol=1e-14
+        )
     for z in ([0.0, -2.0], [0.0, 3.0]):
         _, ours = by_jax(hm.kl_divergence, [0.0, -INF], z)
         _, want = hm.kl_divergence([0.0, -INF], z, return_grad=True)

@@ -17,14 +17,14 @@ OTHER = [1.0, 0.5, 2.0, -1.0]
 
 def whole(grid: Grid, moderate: bool = False) -> Grid:
     """The rows without a mask or an absent class; `moderate`: x / T^2 stays within float32."""
-    mild = np.abs(grid.heat[:, 0]) >= 1e-10 if moderate else True
+    mild = np.abs(grid.temperature[:, 0]) >= 1e-10 if moderate else True
     most = 1e10 if moderate else np.inf
     chosen = grid.where.all(-1) & (np.abs(grid.x).max(-1) < most) & np.isfinite(grid.x).all(-1)
-    chosen &= mild & np.isfinite(grid.heat[:, 0]) & (grid.heat[:, 0] != 0)
-    places = np.flatnonzero(chosen)
+    chosen &= mild & np.isfinite(grid.temperature[:, 0]) & (grid.temperature[:, 0] != 0)
+    indices = np.flatnonzero(chosen)
     return Grid(
-        grid.dtype, grid.flush, grid.x[places], grid.heat[places], grid.where[places],
-        [grid.rows[i] for i in places],
+        grid.dtype, grid.flush, grid.x[indices], grid.temperature[indices], grid.where[indices],
+        [grid.rows[i] for i in indices],
     )  # fmt: skip
 
 
@@ -57,9 +57,9 @@ def test_losses_of_labels(name, size):
     labels = np.full(len(grid.x), LABEL)
     true_x, true_t = truths_of(name, grid)
     loss = getattr(hm, name)
-    _, by_x = loss(grid.x, labels, temperature=grid.heat, reduction="sum", return_grad=True)
+    _, by_x = loss(grid.x, labels, temperature=grid.temperature, reduction="sum", return_grad=True)
     check(by_x, true_x, grid, f"{name} by x")
-    x, t = (torch.from_numpy(a.copy()).requires_grad_() for a in (grid.x, grid.heat))
+    x, t = (torch.from_numpy(a.copy()).requires_grad_() for a in (grid.x, grid.temperature))
     value = loss(x, torch.from_numpy(labels), temperature=t, reduction="none")
     found = torch.autograd.grad(value, (x, t), torch.ones_like(value))
     check(found[0], true_x, grid, f"{name} of torch by x")
@@ -106,7 +106,7 @@ def test_divergences(name, size):
     grid = whole(grid_of(size.dtype), moderate=True)
     other = np.broadcast_to(np.array(OTHER, size.dtype), grid.x.shape).copy()
     true_x, true_t = divergence_truths(name, grid)
-    x, t = (torch.from_numpy(a.copy()).requires_grad_() for a in (grid.x, grid.heat))
+    x, t = (torch.from_numpy(a.copy()).requires_grad_() for a in (grid.x, grid.temperature))
     value = getattr(hm, name)(x, torch.from_numpy(other), temperature=t, reduction="none")
     found = torch.autograd.grad(value, (x, t), torch.ones_like(value))
     check(found[0], true_x, grid, f"{name} by x", endless=True)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference_losses as truth
+from arrays import on
 from optional import library, torch
 
 import hotmax as hm
@@ -90,8 +91,9 @@ def mp_step():
     return truth.mp.mpf(2) ** -60
 
 
-@pytest.mark.parametrize("make", [np.asarray, jnp.asarray, torch.from_numpy])
-def test_gamma_is_checked(make):
+@on("numpy", "jax", "torch")
+def test_gamma_is_checked(xp):
+    make = xp.make
     for gamma, error in ((-1.0, ValueError), (math.nan, ValueError), ("a", TypeError)):
         with pytest.raises(error, match="gamma must be"):
             hm.focal_loss(make(X), make(np.array([0, 1])), gamma=gamma)
@@ -121,8 +123,8 @@ def test_linear_with_an_ignored_row_of_nan():
     assert got[0] == want[0]
     np.testing.assert_array_equal(got[1][0], [want[1][0][0], [0, 0]])
     np.testing.assert_array_equal(got[1][1], want[1][1])
-    for heat in (0.0, 1e-200):  # no warning
-        hm.linear_cross_entropy(h[:1], w, [0], temperature=heat, return_grad=True)
+    for temperature in (0.0, 1e-200):  # no warning
+        hm.linear_cross_entropy(h[:1], w, [0], temperature=temperature, return_grad=True)
 
 
 def test_linear_without_features_and_of_lists():

@@ -69,27 +69,27 @@ def test_limits_of_temperature(n):
 @pytest.mark.parametrize("soft", [False, True])
 def test_mask_equals_slice(n, type_name, soft):
     x = rng(n).standard_normal((3, n)).astype(type_name)
-    keep = np.ones(n, bool)
-    keep[[1, n - 1]] = False
+    present = np.ones(n, bool)
+    present[[1, n - 1]] = False
     x[:, 1] = NAN
     y = rng(1).integers(0, n - 2, 3)
-    full = np.flatnonzero(keep)[y]
+    full = np.flatnonzero(present)[y]
     if soft:
         y = hm.one_hot(y, n - 2) * 0.75 + hm.one_hot((y + 1) % (n - 2), n - 2) * 0.25
         full = np.zeros((3, n))
-        full[:, keep] = y
-    for heat in (1.0, 0.0, -0.7):
+        full[:, present] = y
+    for temperature in (1.0, 0.0, -0.7):
         for s in (0.0, 0.3):
-            options = {"temperature": heat, "label_smoothing": s, "return_grad": True}
-            value, gradient = hm.cross_entropy(x, full, where=keep, **options)
-            shorter, its = hm.cross_entropy(x[:, keep], y, **options)
+            options = {"temperature": temperature, "label_smoothing": s, "return_grad": True}
+            value, gradient = hm.cross_entropy(x, full, where=present, **options)
+            shorter, its = hm.cross_entropy(x[:, present], y, **options)
             if n - 2 > 64:
                 same(value, shorter)
-                same(gradient[:, keep], its)
+                same(gradient[:, present], its)
             np.testing.assert_allclose(
                 value, shorter, rtol=1e-3 if type_name == "float16" else 1e-6
             )
-            same(gradient[:, ~keep], 0)
+            same(gradient[:, ~present], 0)
 
 
 def test_a_target_that_is_masked():
@@ -138,9 +138,9 @@ def test_the_same_bits(n, type_name):
     (value, gradient), other = results
     same(value, other[0])
     same(gradient, other[1])
-    heats = hm.cross_entropy(x, y, temperature=np.ones((count, 1)), **options)
-    same(value, heats[0])
-    same(gradient, heats[1])
+    temperatures = hm.cross_entropy(x, y, temperature=np.ones((count, 1)), **options)
+    same(value, temperatures[0])
+    same(gradient, temperatures[1])
     for r in (0, 1, count // 2, count - 1):
         alone = hm.cross_entropy(x[r], y[r], **options)
         same(alone[0], value[r])

@@ -64,21 +64,21 @@ def test_options_accuracy(n, type_name):
 
 @pytest.mark.parametrize("type_name", ["float32", "float64"])
 @pytest.mark.parametrize("n", [2, 10, 64, 65, 600])
-@pytest.mark.parametrize("heat", [1.0, 0.3, -2.0])
-def test_gradient_accuracy(n, type_name, heat):
+@pytest.mark.parametrize("temperature", [1.0, 0.3, -2.0])
+def test_gradient_accuracy(n, type_name, temperature):
     """p - y within 3 ULP for labels, at the label and elsewhere, nearly one-hot or not."""
     x = (rng(n).standard_normal((4, n)) * 5).astype(type_name)
-    x[0, 0] += math.copysign(40, heat)
-    x[1, 0] += math.copysign(40, heat)
-    labels = np.array([0, n - 1, n // 2, int(np.argmax(x[3] * math.copysign(1, heat)))])
-    _, got = hm.cross_entropy(x, labels, temperature=heat, reduction="sum", return_grad=True)
+    x[0, 0] += math.copysign(40, temperature)
+    x[1, 0] += math.copysign(40, temperature)
+    labels = np.array([0, n - 1, n // 2, int(np.argmax(x[3] * math.copysign(1, temperature)))])
+    _, got = hm.cross_entropy(x, labels, temperature=temperature, reduction="sum", return_grad=True)
     assert got.dtype == x.dtype
-    true = [truth.cross_entropy_gradient(x[r], labels[r], heat) for r in range(4)]
+    true = [truth.cross_entropy_gradient(x[r], labels[r], temperature) for r in range(4)]
     for r in range(4):
         within(got[r], true[r], 3)
     soft = np.zeros((4, n), type_name)
     soft[np.arange(4), labels] = 1
-    _, got = hm.cross_entropy(x, soft, temperature=heat, reduction="sum", return_grad=True)
+    _, got = hm.cross_entropy(x, soft, temperature=temperature, reduction="sum", return_grad=True)
     for r in range(4):
         within(got[r], true[r], 3)
 

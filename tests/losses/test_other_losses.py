@@ -32,17 +32,17 @@ CONFIDENT = np.array([[0.0, -40.0, -45.0], [1.0, 2.0, 0.5], [0.0, 50.0, 3.0], [0
     ("function", "true"),
     [(hm.mae_loss, truth.mae), (hm.brier_loss, truth.brier), (hm.focal_loss, truth.focal)],
 )
-@pytest.mark.parametrize("heat", [1.0, 0.5, -2.0])
-def test_confidence_losses(function, true, heat):
+@pytest.mark.parametrize("temperature", [1.0, 0.5, -2.0])
+def test_confidence_losses(function, true, temperature):
     labels = np.array([0, 2, 0, 1])
     got, gradient = function(
-        CONFIDENT, labels, temperature=heat, reduction="none", return_grad=True
+        CONFIDENT, labels, temperature=temperature, reduction="none", return_grad=True
     )
     for r in range(4):
-        within(got[r], true(CONFIDENT[r], labels[r], heat), 8)
+        within(got[r], true(CONFIDENT[r], labels[r], temperature), 8)
 
         def value(x, label=labels[r]):
-            p = truth.probabilities(x, heat)
+            p = truth.probabilities(x, temperature)
             if function is hm.mae_loss:
                 return 1 - p[label]
             if function is hm.brier_loss:
@@ -51,10 +51,10 @@ def test_confidence_losses(function, true, heat):
 
         want = truth.numeric_gradient(value, CONFIDENT[r])
         np.testing.assert_allclose(gradient[r], want.astype(float), rtol=1e-12, atol=1e-30)
-    single = function(CONFIDENT.astype(np.float32), labels, temperature=heat)
+    single = function(CONFIDENT.astype(np.float32), labels, temperature=temperature)
     assert single.dtype == np.float32
     np.testing.assert_allclose(single, got.mean(), rtol=1e-6)
-    ignored = function(CONFIDENT, [0, -1, 0, -1], ignore_index=-1, temperature=heat)
+    ignored = function(CONFIDENT, [0, -1, 0, -1], ignore_index=-1, temperature=temperature)
     assert ignored == pytest.approx((got[0] + got[2]) / 2)
 
 
@@ -137,26 +137,28 @@ def test_one_hot_and_smooth_labels():
 
 
 @pytest.mark.parametrize("type_name", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("heat", [1.0, 0.3, -1.5, 0.0])
-def test_segments(type_name, heat):
+@pytest.mark.parametrize("temperature", [1.0, 0.3, -1.5, 0.0])
+def test_segments(type_name, temperature):
     ids = rng().integers(0, 7, 60)
     ids[ids == 3] = 4  # an empty group
     x = (rng(1).standard_normal((2, 60)) * 5).astype(type_name)
     x[:, ids == 1] += 80  # each group has its own maximum
-    got = hm.segment_softmax(x, ids, temperature=heat)
-    sums = hm.segment_logsumexp(x, ids, num_segments=9, temperature=heat)
+    got = hm.segment_softmax(x, ids, temperature=temperature)
+    sums = hm.segment_logsumexp(x, ids, num_segments=9, temperature=temperature)
     assert got.dtype == sums.dtype == x.dtype
     assert sums.shape == (2, 9)
     for group in range(9):
         for r in range(2):
             part = x[r, ids == group]
             if part.size:
-                within(got[r, ids == group], reference.softmax(part, heat), 2)
-            scale = reference.logsumexp_scale(part, heat)
-            within(sums[r, group], reference.logsumexp(part, heat), 2, scale)
-    turned = hm.segment_softmax(np.moveaxis(x[..., None], 1, 0), ids, axis=0, temperature=heat)
-    same(turned[:, :, 0].T, got)
-    same(hm.segment_logsumexp(x.T, ids, axis=0, num_segments=9, temperature=heat).T, sums)
+                within(got[r, ids == group], reference.softmax(part, temperature), 2)
+            scale = reference.logsumexp_scale(part, temperature)
+            within(sums[r, group], reference.logsumexp(part, temperature), 2, scale)
+    transposed = hm.segment_softmax(
+        np.moveaxis(x[..., None], 1, 0), ids, axis=0, temperature=temperature
+    )
+    same(transposed[:, :, 0].T, got)
+    same(hm.segment_logsumexp(x.T, ids, axis=0, num_segments=9, temperature=temperature).T, sums)
 
 
 def test_segments_special():
@@ -182,18 +184,18 @@ def test_linear_cross_entropy(type_name, n, tile, smoothing, monkeypatch):
     b = rng(2).standard_normal(n).astype(type_name)
     y = rng(3).integers(0, n, (5, 10))
     y[0, :3] = -7
-    for bias, reduction, heat in ((None, "mean", 1.0), (b, "sum", 0.5), (b, "none", 2.0)):
+    for bias, reduction, temperature in ((None, "mean", 1.0), (b, "sum", 0.5), (b, "none", 2.0)):
         options = {"label_smoothing": smoothing, "reduction": reduction, "ignore_index": -7}
         tensors = [torch.from_numpy(a.astype(np.float64)).requires_grad_() for a in (h, w, b)]
         z = tensors[0] @ tensors[1].T
         if bias is not None:
             z = z + tensors[2]
         theirs = F.cross_entropy(
-            z.reshape(-1, n) / heat, torch.from_numpy(y).reshape(-1), **options
+            z.reshape(-1, n) / temperature, torch.from_numpy(y).reshape(-1), **options
         )
         theirs.sum().backward()
         value, gradients = hm.linear_cross_entropy(
-            h, w, y, bias, temperature=heat, return_grad=True, **options
+            h, w, y, bias, temperature=temperature, return_grad=True, **options
         )
         tolerance = {"float16": 3e-3, "float32": 3e-5, "float64": 1e-12}[type_name]
         assert value.dtype == h.dtype
@@ -207,5 +209,5 @@ def test_linear_cross_entropy(type_name, n, tile, smoothing, monkeypatch):
             assert got.dtype == h.dtype
             assert got.shape == its.shape
             np.testing.assert_allclose(got, its, atol=tolerance * np.abs(its).max())
-        alone = hm.linear_cross_entropy(h, w, y, bias, temperature=heat, **options)
+        alone = hm.linear_cross_entropy(h, w, y, bias, temperature=temperature, **options)
         np.testing.assert_allclose(alone, value, rtol=1e-6)

@@ -23,8 +23,8 @@ def softmax(z):
     return e / e.sum(1, keepdims=True)
 
 
-def gradient_of(theta, x, q, s, c, heat=1.0):
-    g = (softmax((x @ theta[:, :-1].T + theta[:, -1]) / heat) - q) * s[:, None] / heat
+def gradient_of(theta, x, q, s, c, temperature=1.0):
+    g = (softmax((x @ theta[:, :-1].T + theta[:, -1]) / temperature) - q) * s[:, None] / temperature
     return np.concatenate([g.T @ x + theta[:, :-1] / c, g.sum(0)[:, None]], axis=1)
 
 

@@ -22,9 +22,9 @@ from hotmax._regression import objective as tiles, whitening
 Model = hm.SoftmaxRegression
 
 
-def objective_of(theta, x, q, s, c, heat=1.0):
+def objective_of(theta, x, q, s, c, temperature=1.0):
     """The objective written out, times the weight of all rows; theta ends in the intercept."""
-    z = (x @ theta[:, :-1].T + theta[:, -1]) / heat
+    z = (x @ theta[:, :-1].T + theta[:, -1]) / temperature
     top = z.max(1, keepdims=True)
     logs = z - top - np.log(np.exp(z - top).sum(1, keepdims=True))
     return -(s[:, None] * q * logs).sum() + (theta[:, :-1] ** 2).sum() / (2 * c)
@@ -130,17 +130,19 @@ def test_one_hot_targets_are_labels():
     assert soft.score(x, np.eye(3)[y]) == hard.score(x, y)
 
 
-@pytest.mark.parametrize("heat", [0.3, 4.0])
-def test_temperature_scales_coefficients(heat):
+@pytest.mark.parametrize("temperature", [0.3, 4.0])
+def test_temperature_scales_coefficients(temperature):
     x, y = sample()
-    ours = Model(C=2.0, temperature=heat, tol=1e-11).fit(x, y)
-    plain = Model(C=2.0 / heat**2, tol=1e-11).fit(x, y)
-    np.testing.assert_allclose(theta_of(ours), heat * theta_of(plain), rtol=1e-6, atol=1e-7)
+    ours = Model(C=2.0, temperature=temperature, tol=1e-11).fit(x, y)
+    plain = Model(C=2.0 / temperature**2, tol=1e-11).fit(x, y)
+    np.testing.assert_allclose(theta_of(ours), temperature * theta_of(plain), rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(ours.predict_proba(x), plain.predict_proba(x), rtol=1e-6)
     logits = ours.decision_function(x)
-    np.testing.assert_array_equal(ours.predict_proba(x), hm.softmax(logits, temperature=heat))
     np.testing.assert_array_equal(
-        ours.predict_log_proba(x), hm.log_softmax(logits, temperature=heat)
+        ours.predict_proba(x), hm.softmax(logits, temperature=temperature)
+    )
+    np.testing.assert_array_equal(
+        ours.predict_log_proba(x), hm.log_softmax(logits, temperature=temperature)
     )
 
 
@@ -284,10 +286,10 @@ def test_curvature_is_that_of_the_formula(case, sparse):
     x, y = sample(40, 2)
     s = np.random.default_rng(0).uniform(0.5, 2, 40)
     theta = np.random.default_rng(1).standard_normal((3, 3))
-    q, heat, step = np.eye(3)[y], 1.6, 1e-5
+    q, temperature, step = np.eye(3)[y], 1.6, 1e-5
 
     def gradient(t):
-        return gradient_of(t.reshape(3, 3), x, q, s, np.inf, heat).ravel()
+        return gradient_of(t.reshape(3, 3), x, q, s, np.inf, temperature).ravel()
 
     hessian = np.stack(
         [
@@ -296,7 +298,7 @@ def test_curvature_is_that_of_the_formula(case, sparse):
         ]
     )
     rows = scipy.sparse.csr_array(x) if sparse else x
-    passes = tiles.Passes(tiles.Data(rows, y.astype(np.int64), None, s, 3, True, heat))
+    passes = tiles.Passes(tiles.Data(rows, y.astype(np.int64), None, s, 3, True, temperature))
     if case == "products":
         way = np.random.default_rng(2).standard_normal((3, 3))
         got, want = passes.products(theta, way).ravel(), hessian @ way.ravel()

@@ -50,9 +50,9 @@ def test_summary_of_other_bases_weights_and_temperatures():
     x, y = sample(200)
     model = Model(C=np.inf, tol=1e-11).fit(x, y)
     by_last = model.summary(base=2)
-    turned = Model(C=np.inf, tol=1e-11).fit(x, (y + 1) % 3).summary()  # 2 comes first
-    np.testing.assert_allclose(by_last.coefficients, turned.coefficients, atol=1e-7)
-    np.testing.assert_allclose(by_last.standard_errors, turned.standard_errors, atol=1e-7)
+    rotated = Model(C=np.inf, tol=1e-11).fit(x, (y + 1) % 3).summary()  # 2 comes first
+    np.testing.assert_allclose(by_last.coefficients, rotated.coefficients, atol=1e-7)
+    np.testing.assert_allclose(by_last.standard_errors, rotated.standard_errors, atol=1e-7)
     centred = model.summary(base=None)
     np.testing.assert_allclose(centred.coefficients, theta_of(model), atol=1e-12)
     assert len(centred.classes) == 3

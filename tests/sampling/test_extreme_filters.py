@@ -197,15 +197,15 @@ def test_a_cut_among_keys_that_are_not_finite_is_none(bad, n, rng):
     """No key reaches nan, and nothing is read or written outside of the arrays."""
     keys = rng.normal(size=n)
     keys[n // 2 : n // 2 + 1] = bad
-    room = np.full((2, n + 2), 7.0)
+    buffer = np.full((2, n + 2), 7.0)
     for weights, target in ((None, 2.0), (np.ones(n), 0.5 * n)):
-        cut, needed = find_cut(keys, weights, target, False, room[0, 1:-1], room[1, 1:-1])
+        cut, needed = find_cut(keys, weights, target, False, buffer[0, 1:-1], buffer[1, 1:-1])
         if bad == -math.inf and n > 2048 and weights is None:  # it is in no group that counts
             assert (cut, needed) == (np.sort(keys)[-2], 1)
         else:
             assert math.isnan(cut)
             assert needed == 0
-    assert (room[:, [0, -1]] == 7.0).all()
+    assert (buffer[:, [0, -1]] == 7.0).all()
 
 
 # --- searches and diagnoses -------------------------------------------------------------------

@@ -38,8 +38,8 @@ def test_kept_sets_are_those_of_transformers(name):
     close = 0
     for number, x in enumerate(ROWS):
         value, temperature = values[number % len(values)], (1.0, 0.7, 2.5)[number // 7 % 3]
-        heat = warpers.TemperatureLogitsWarper(temperature)
-        theirs = warper(value)(None, heat(None, torch.from_numpy(x)[None]))[0].numpy()
+        divide = warpers.TemperatureLogitsWarper(temperature)
+        theirs = warper(value)(None, divide(None, torch.from_numpy(x)[None]))[0].numpy()
         ours = hm.truncate(x, temperature=temperature, **{option: value})
         assert (ours[np.isfinite(ours)] == x[np.isfinite(ours)]).all()
         if not same_set(x, np.isfinite(ours), np.isfinite(theirs), name == "top_p"):

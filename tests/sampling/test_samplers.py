@@ -103,10 +103,10 @@ def test_xtc():
 def test_dynamic_temperature():
     rng = np.random.default_rng(0)
     x = rng.normal(size=6)
-    heat = reference.dynamic_temperature(x, 0.2, 3.0, 1.5)
+    temperature = reference.dynamic_temperature(x, 0.2, 3.0, 1.5)
     sampler = hm.Sampler({"dynamic_temperature": (0.2, 3.0, 1.5)}, order="llama.cpp", seed=3)
     drawn = sampler(np.broadcast_to(x, (40000, 6)))
-    p = reference.probabilities(x, heat)
+    p = reference.probabilities(x, temperature)
     counts = np.bincount(drawn, minlength=6)
     assert (np.abs(counts / 40000 - p) < 4.5 * np.sqrt(p * (1 - p) / 40000)).all()
     greedy = hm.Sampler({"dynamic_temperature": (0.0, 1e-9)}, seed=0)

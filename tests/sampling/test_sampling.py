@@ -234,8 +234,8 @@ def test_temperature_0_and_infinity():
     assert (hm.sample(x, temperature=0, ties="first", top_k=3) == 1).all()
     drawn = hm.sample(x, temperature=np.inf, size=9000, seed=0)
     assert chi_square(drawn, np.array([1, 1, 1, 0, 1]) / 4) > 1e-4
-    heat = np.array([[0.0], [np.inf], [-0.0]])
-    drawn = hm.sample(x[:, [0, 1, 2, 4]], temperature=heat, size=9000, seed=0)
+    temperature = np.array([[0.0], [np.inf], [-0.0]])
+    drawn = hm.sample(x[:, [0, 1, 2, 4]], temperature=temperature, size=9000, seed=0)
     for row, p in zip(drawn, ([0, 1, 1, 1], [1, 1, 1, 1], [1, 0, 0, 0]), strict=True):
         assert chi_square(row, np.array(p) / sum(p)) > 1e-4
     drawn = hm.sample([1.0, np.inf, 0.0, np.inf], size=2000, seed=0)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from arrays import on
 from optional import torch
 
 import hotmax as hm
@@ -14,9 +15,10 @@ X = np.random.default_rng(0).normal(size=(6, 9)).astype(np.float32)
 OPTIONS = [{}, {"top_p": 0.7}, {"top_k": 3, "size": 4}, {"size": 3, "replace": False}]
 
 
-@pytest.mark.parametrize("make", [torch.from_numpy, jnp.asarray])
+@on("torch", "jax")
 @pytest.mark.parametrize("options", OPTIONS)
-def test_draws_in_the_same_kind(make, options):
+def test_draws_in_the_same_kind(xp, options):
+    make = xp.make
     got = hm.sample(make(X), seed=3, **options)
     assert isinstance(got, type(make(X)))
     if isinstance(got, torch.Tensor):
@@ -24,12 +26,13 @@ def test_draws_in_the_same_kind(make, options):
     np.testing.assert_array_equal(np.asarray(got), hm.sample(X, seed=3, **options))
 
 
-@pytest.mark.parametrize("kind", [torch.from_numpy, jnp.asarray])
-def test_other_arguments_of_the_same_kind(kind):
-    heat, where = np.linspace(0.5, 2, 6)[:, None], X > -0.5
+@on("torch", "jax")
+def test_other_arguments_of_the_same_make(xp):
+    make = xp.make
+    temperatures, where = np.linspace(0.5, 2, 6)[:, None], X > -0.5
     seeds = np.arange(6)
-    want = hm.sample(X, temperature=heat, where=where, seed=seeds)
-    got = hm.sample(kind(X), temperature=kind(heat), where=kind(where), seed=kind(seeds))
+    want = hm.sample(X, temperature=temperatures, where=where, seed=seeds)
+    got = hm.sample(make(X), temperature=make(temperatures), where=make(where), seed=make(seeds))
     np.testing.assert_array_equal(np.asarray(got), want)
 
 
@@ -48,23 +51,24 @@ def test_truncate_keeps_the_float_type(kind):
         assert bool((got == jnp.where(jnp.isfinite(got), array, got)).all())
 
 
-@pytest.mark.parametrize("kind", [torch.from_numpy, jnp.asarray])
-def test_samplers_penalties_and_biases(kind):
+@on("torch", "jax")
+def test_samplers_penalties_and_biases(xp):
+    make = xp.make
     sampler = hm.Sampler({"temperature": 0.7, "repetition": 1.2}, seed=1)
     same = hm.Sampler({"temperature": 0.7, "repetition": 1.2}, seed=1)
     tokens = np.array([1, 2, 2])
-    got = sampler(kind(X), tokens=kind(tokens))
-    assert type(got) is type(kind(X))
+    got = sampler(make(X), tokens=make(tokens))
+    assert type(got) is type(make(X))
     np.testing.assert_array_equal(np.asarray(got), same(X, tokens=tokens))
     for got, want in (
-        (sampler.truncate(kind(X), tokens=kind(tokens)), same.truncate(X, tokens=tokens)),
+        (sampler.truncate(make(X), tokens=make(tokens)), same.truncate(X, tokens=tokens)),
         (
-            hm.penalize(kind(X), kind(tokens), presence=1.0),
+            hm.penalize(make(X), make(tokens), presence=1.0),
             hm.penalize(X, tokens, presence=1.0),
         ),
-        (hm.add_bias(kind(X), {2: -1.0}), hm.add_bias(X, {2: -1.0})),
+        (hm.add_bias(make(X), {2: -1.0}), hm.add_bias(X, {2: -1.0})),
     ):
-        assert type(got) is type(kind(X))
+        assert type(got) is type(make(X))
         np.testing.assert_array_equal(np.asarray(got), want)
 
 
@@ -144,10 +148,10 @@ def test_a_seed_in_an_array_of_no_dimension(make):
     assert len(set(hm.sample(x, seed=make(5)).tolist())) > 1
 
 
-@pytest.mark.parametrize("make", [np.asarray, torch.tensor, jnp.asarray])
-def test_hard_is_one_hot_far_from_zero(make):
+@on("numpy", "torch", "jax")
+def test_hard_is_one_hot_far_from_zero(xp):
     """The noise keeps its digits, and what still ties goes to the first."""
-    x = make(np.full((50_000, 10), 1e4, np.float32))
+    x = xp.make(np.full((50_000, 10), 1e4, np.float32))
     y = np.asarray(hm.gumbel_softmax(x, hard=True, seed=1))
     assert ((y == 0) | (y == 1)).all()
     assert (y.sum(-1) == 1).all()
@@ -155,15 +159,15 @@ def test_hard_is_one_hot_far_from_zero(make):
     assert ((counts - 5000.0) ** 2 / 5000.0).sum() < 27.9  # chi-square, 9 degrees: 1 in 1000
 
 
-@pytest.mark.parametrize("make", [np.asarray, torch.tensor, jnp.asarray])
-def test_masks_and_infinities_in_gumbel_softmax(make):
+@on("numpy", "torch", "jax")
+def test_masks_and_infinities_in_gumbel_softmax(xp):
     x = np.array([[1.0, -np.inf, 2.0], [np.inf, 0.0, 1.0], [-np.inf] * 3])
     for hard in (False, True):
-        y = np.asarray(hm.gumbel_softmax(make(x), 0.5, hard=hard, seed=0))
+        y = np.asarray(hm.gumbel_softmax(xp.make(x), 0.5, hard=hard, seed=0))
         assert y[0, 1] == 0
         assert y[1].tolist() == [1, 0, 0]
         assert np.isnan(y[2]).all()
-    y = hm.gumbel_softmax(make(x), hard=True, where=np.array([True, True, False]), seed=0)
+    y = hm.gumbel_softmax(xp.make(x), hard=True, where=np.array([True, True, False]), seed=0)
     np.testing.assert_array_equal(np.asarray(y)[:2], [[1, 0, 0], [1, 0, 0]])
 
 

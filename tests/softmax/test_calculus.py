@@ -24,10 +24,10 @@ ROWS = {
     "one class": [2.0],
     "far off": [1e6, 1e6 - 1, 1e6 - 3],
 }
-HEATS = (1.0, 0.4, 3.0, -2.0)
+TEMPERATURES = (1.0, 0.4, 3.0, -2.0)
 
 each_row = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-each_temperature = pytest.mark.parametrize("temperature", HEATS)
+each_temperature = pytest.mark.parametrize("temperature", TEMPERATURES)
 
 
 def same(got, expected) -> None:
@@ -120,17 +120,17 @@ def test_finite_differences(temperature):
             )
     h = mp.mpf(2) ** -60
     up, down = (truth.probabilities(exact, mp.mpf(temperature) + s) for s in (h, -h))
-    by_heat = [(a - b) / (2 * h) for a, b in zip(up, down, strict=True)]
+    by_temperature = [(a - b) / (2 * h) for a, b in zip(up, down, strict=True)]
     np.testing.assert_allclose(
         hm.temperature_derivative(x, temperature=temperature),
-        [float(v) for v in by_heat],
+        [float(v) for v in by_temperature],
         rtol=1e-13,
     )
-    by_heat = (
+    by_temperature = (
         entropy(exact, mp.mpf(temperature) + h) - entropy(exact, mp.mpf(temperature) - h)
     ) / (2 * h)
     assert hm.entropy_temperature_derivative(x, temperature=temperature) == pytest.approx(
-        float(by_heat), rel=1e-13
+        float(by_temperature), rel=1e-13
     )
     by_x = truth.numeric_gradient(entropy, x)
     np.testing.assert_allclose(
@@ -263,14 +263,12 @@ def test_special_rows_and_masks():
 def test_axes_and_temperatures_for_each_row():
     x = np.random.default_rng(0).standard_normal((2, 4, 3))
     v = np.random.default_rng(1).standard_normal((2, 4, 3))
-    turned, v_turned = np.moveaxis(x, 1, -1), np.moveaxis(v, 1, -1)
+    moved, v_moved = np.moveaxis(x, 1, -1), np.moveaxis(v, 1, -1)
     assert hm.softmax_jacobian(x, axis=1).shape == (2, 3, 4, 4)
-    same(hm.softmax_jacobian(x, axis=1), hm.softmax_jacobian(turned))
-    same(hm.softmax_hessian(x, axis=1), hm.softmax_hessian(turned))
-    same(np.moveaxis(hm.softmax_jvp(x, v, axis=1), 1, -1), hm.softmax_jvp(turned, v_turned))
-    same(
-        np.moveaxis(hm.temperature_derivative(x, axis=1), 1, -1), hm.temperature_derivative(turned)
-    )
+    same(hm.softmax_jacobian(x, axis=1), hm.softmax_jacobian(moved))
+    same(hm.softmax_hessian(x, axis=1), hm.softmax_hessian(moved))
+    same(np.moveaxis(hm.softmax_jvp(x, v, axis=1), 1, -1), hm.softmax_jvp(moved, v_moved))
+    same(np.moveaxis(hm.temperature_derivative(x, axis=1), 1, -1), hm.temperature_derivative(moved))
     same(hm.softmax_jacobian(x, axis=None), hm.softmax_jacobian(x.reshape(-1)))
     same(
         hm.entropy_temperature_derivative(x, axis=(0, 2)),

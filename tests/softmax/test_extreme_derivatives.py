@@ -76,7 +76,7 @@ def weights_like(y):
 @pytest.mark.parametrize("name", CORE)
 def test_torch(name, how, size):
     grid = grid_of(size.dtype, flush=how == "func")
-    x, t, where = (torch.from_numpy(a.copy()) for a in (grid.x, grid.heat, grid.where))
+    x, t, where = (torch.from_numpy(a.copy()) for a in (grid.x, grid.temperature, grid.where))
 
     def call(x, t):
         return getattr(hm, name)(x, temperature=t, where=where)
@@ -107,7 +107,7 @@ def test_jax(size):
 
     with jax.enable_x64(size.dtype is np.float64):
         every = jax.jit(lambda *point: [gradient(name, *point) for name in names])
-        for name, found in zip(names, every(grid.x, grid.heat, grid.where), strict=True):
+        for name, found in zip(names, every(grid.x, grid.temperature, grid.where), strict=True):
             check_gradients(name, grid, found)
 
 
@@ -191,12 +191,12 @@ def check_calculus(grid: Grid, call) -> None:
 
 
 @each_size
-@pytest.mark.parametrize("kind", ["numpy", "torch", "torch, generic", "strict"])
-def test_calculus(kind, size):
-    grid, kind = grid_of(size.dtype), arrays.KINDS[kind]
+@arrays.on("numpy", "torch", "torch, generic", "strict")
+def test_calculus(xp, size):
+    grid = grid_of(size.dtype)
 
     def call(function):
-        return kind.call(function, grid.x, temperature=grid.heat, where=grid.where)
+        return xp.call(function, grid.x, temperature=grid.temperature, where=grid.where)
 
     check_calculus(grid, call)
 
@@ -211,7 +211,7 @@ def test_calculus_of_jax():
         every = jax.jit(
             lambda x, t, where: [f(x, temperature=t, where=where) for f, _ in table.values()]
         )
-        results = every(grid.x, grid.heat, grid.where)
+        results = every(grid.x, grid.temperature, grid.where)
     for (name, (_, true)), found in zip(table.items(), results, strict=True):
         check(found, true, grid, name, limits=name != "softmax_jvp 1")
 
@@ -220,16 +220,18 @@ def test_calculus_of_jax():
 def test_pullback_kernel(size):
     """softmax without a mask, at temperatures that need no gradient, has a kernel of its own."""
     grid = grid_of(size.dtype)
-    places = np.flatnonzero(grid.where.all(-1))
-    x = torch.from_numpy(grid.x[places]).requires_grad_()
-    y = hm.softmax(x, temperature=torch.from_numpy(grid.heat[places]))
+    indices = np.flatnonzero(grid.where.all(-1))
+    x = torch.from_numpy(grid.x[indices]).requires_grad_()
+    y = hm.softmax(x, temperature=torch.from_numpy(grid.temperature[indices]))
     weights = torch.from_numpy(weights_like(y).astype(size.dtype))
     (found,) = torch.autograd.grad(y, x, weights)
     true = gradients_of("softmax", size.dtype, False, False)[0]
     part = grid._replace(
-        x=grid.x[places], heat=grid.heat[places], rows=[grid.rows[i] for i in places]
+        x=grid.x[indices],
+        temperature=grid.temperature[indices],
+        rows=[grid.rows[i] for i in indices],
     )
-    check(found, Truth(true.value[places], true.error[places]), part, "softmax by x")
+    check(found, Truth(true.value[indices], true.error[indices]), part, "softmax by x")
 
 
 @pytest.mark.parametrize("temperature", [-1.0, 1.0, -1e-3])

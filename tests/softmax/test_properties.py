@@ -59,9 +59,9 @@ def laid_out(draw, x):
     if way == "fortran":
         return np.asfortranarray(x)
     if way == "strided":
-        room = np.zeros((2 * x.shape[0], 3 * x.shape[1]), x.dtype)
-        room[::2, 1::3] = x
-        return room[::2, 1::3]
+        buffer = np.zeros((2 * x.shape[0], 3 * x.shape[1]), x.dtype)
+        buffer[::2, 1::3] = x
+        return buffer[::2, 1::3]
     if way == "backwards":
         return x[::-1, ::-1].copy()[::-1, ::-1]
     if way == "read-only":
@@ -274,15 +274,15 @@ def test_bounds(x, temperature):
 def test_smoothmax_lies_above_the_maximum(x, temperature):
     """In [max, max + T log n]; below the minimum at a negative temperature."""
     eps, n = float(np.finfo(x.dtype).eps), x.shape[1]
-    room = temperature * math.log(n)
+    width = temperature * math.log(n)
     top, bottom = x.max(axis=1).astype(float), x.min(axis=1).astype(float)
     high = hm.smoothmax(x, temperature=temperature).astype(float)
     low = hm.smoothmax(x, temperature=-temperature).astype(float)
-    slack = 2 * eps * (np.abs(top) + np.abs(bottom) + room)
+    slack = 2 * eps * (np.abs(top) + np.abs(bottom) + width)
     assert (top <= high).all()
-    assert (high <= top + room + slack).all()
+    assert (high <= top + width + slack).all()
     assert (low <= bottom).all()
-    assert (low >= bottom - room - slack).all()
+    assert (low >= bottom - width - slack).all()
 
 
 @given(rows(finite=True, types=("float32", "float64")))

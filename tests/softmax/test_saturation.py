@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 import reference
-from optional import torch
+from arrays import on
 from reference import mp
 
 import hotmax as hm
@@ -148,9 +148,9 @@ def test_the_published_experiment():
         assert raw.entropy < 1 < 4 < scaled.entropy
         assert scaled.saturated == 0
         assert np.median(weights * (1 - weights)) < 1e-12
-        spread = hm.attention_weights(q, k)
-        assert spread.max() < 0.15
-        assert np.median(spread * (1 - spread)) > 1e-3
+        scaled = hm.attention_weights(q, k)
+        assert scaled.max() < 0.15
+        assert np.median(scaled * (1 - scaled)) > 1e-3
 
 
 def test_text_and_table():
@@ -296,12 +296,15 @@ def test_bad_target(logits, target, options, error, words):
 # --- arrays of other libraries ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [torch.tensor, jax.numpy.asarray])
-def test_torch_and_jax(make):
+@on("torch", "jax")
+def test_torch_and_jax(xp):
+    make = xp.make
     x, where = normal(6, 5, size=3.0), np.arange(5) < 4
-    heat = np.linspace(0.5, 2.0, 6)[:, None]
-    want = hm.saturation(x, temperature=heat, where=where)
-    assert str(hm.saturation(make(x), temperature=make(heat), where=make(where))) == str(want)
+    temperature = np.linspace(0.5, 2.0, 6)[:, None]
+    want = hm.saturation(x, temperature=temperature, where=where)
+    assert str(hm.saturation(make(x), temperature=make(temperature), where=make(where))) == str(
+        want
+    )
     q, k, bias, sink = normal(2, 4, 8), normal(1, 5, 8, seed=1), normal(4, 5, seed=2), np.array(0.5)
     want = hm.attention_saturation(q, k, bias=bias, sink=sink)
     got = hm.attention_saturation(make(q), make(k), bias=make(bias), sink=make(sink))

@@ -174,17 +174,17 @@ def test_out_over_the_mask_or_the_temperature():
     memory.view(bool).reshape(2, 24)[:, :3] = where
     got = hm.softmax(x, where=memory.view(bool).reshape(2, 24)[:, :3], out=memory)
     same(got, want)
-    heat = np.array([[0.5, 9.0, 9.0], [2.0, 9.0, 9.0]])
-    want = hm.softmax(x, temperature=heat[:, :1].copy())
-    same(hm.softmax(x, temperature=heat[:, :1], out=heat), want)
+    temperature = np.array([[0.5, 9.0, 9.0], [2.0, 9.0, 9.0]])
+    want = hm.softmax(x, temperature=temperature[:, :1].copy())
+    same(hm.softmax(x, temperature=temperature[:, :1], out=temperature), want)
 
 
 def test_out_with_strides():
     x = np.random.default_rng(0).standard_normal((4, 6))
-    room = np.full((4, 12), 5.0)
-    assert np.shares_memory(hm.softmax(x, out=room[:, ::2]), room)
-    same(room[:, ::2], hm.softmax(x))
-    same(room[:, 1::2], np.full((4, 6), 5.0))
+    buffer = np.full((4, 12), 5.0)
+    assert np.shares_memory(hm.softmax(x, out=buffer[:, ::2]), buffer)
+    same(buffer[:, ::2], hm.softmax(x))
+    same(buffer[:, 1::2], np.full((4, 6), 5.0))
     out = np.empty((6, 4)).T
     same(hm.softmax(x, out=out), hm.softmax(x))
 

@@ -214,14 +214,14 @@ def test_temperature_inf_is_uniform(n, type_name):
     x[2] = -INF
     share = np.asarray(1 / (n - 1)).astype(x.dtype)
     log_n = np.asarray(math.log(n - 1)).astype(x.dtype)
-    for heat in (INF, np.float32(INF)):
-        same(hm.softmax(x, temperature=heat), np.where(x > -INF, float(share), 0))
-        same(hm.log_softmax(x, temperature=heat), np.where(x > -INF, -float(log_n), -INF))
-        same(hm.logsumexp(x, temperature=heat), log_n)
-        same(hm.entropy(x, temperature=heat), log_n)
-        same(hm.smoothmax(x, temperature=heat), INF)
+    for temperature in (INF, np.float32(INF)):
+        same(hm.softmax(x, temperature=temperature), np.where(x > -INF, float(share), 0))
+        same(hm.log_softmax(x, temperature=temperature), np.where(x > -INF, -float(log_n), -INF))
+        same(hm.logsumexp(x, temperature=temperature), log_n)
+        same(hm.entropy(x, temperature=temperature), log_n)
+        same(hm.smoothmax(x, temperature=temperature), INF)
         middle = (n * (n - 1) / 2 - 2) / (n - 1)
-        same(hm.softargmax(x, temperature=heat), np.asarray(middle).astype(x.dtype))
+        same(hm.softargmax(x, temperature=temperature), np.asarray(middle).astype(x.dtype))
     same(hm.smoothmax(x[:1], temperature=INF), x[0])
     x[2] = INF
     same(hm.softmax(x, temperature=-INF), np.where(x < INF, float(share), 0))
@@ -238,9 +238,9 @@ def test_negative_temperature_turns_the_row(n, type_name, temperature):
     for special_value in (x[0], -40.0, INF, -INF, NAN):
         x[0] = special_value
         for function in (hm.softmax, hm.log_softmax, hm.logsumexp, hm.entropy, hm.softargmax):
-            turned = function(x, temperature=-temperature)
+            negated = function(x, temperature=-temperature)
             np.testing.assert_allclose(
-                np.asarray(turned, np.float64),
+                np.asarray(negated, np.float64),
                 np.asarray(function(-x, temperature=temperature), np.float64),
                 **loose,
             )
@@ -261,20 +261,20 @@ def test_softmin_is_softmax_of_minus_x(n):
 
 def test_temperature_for_each_row():
     x = np.random.default_rng(0).standard_normal((4, 3, 70))
-    heat = np.array([0.5, 0.0, INF, -1.0]).reshape(4, 1, 1)
+    temperature = np.array([0.5, 0.0, INF, -1.0]).reshape(4, 1, 1)
     for function in (hm.softmax, hm.log_softmax, *REDUCING):
-        got = function(x, temperature=heat)
-        for i, t in enumerate(heat.ravel()):
+        got = function(x, temperature=temperature)
+        for i, t in enumerate(temperature.ravel()):
             same(got[i], function(x[i], temperature=float(t)))
-    heat = np.random.default_rng(1).random((4, 3, 1)).astype(np.float32)
-    got = hm.softmax(x, temperature=heat)
-    same(got[2, 1], hm.softmax(x[2, 1], temperature=float(heat[2, 1, 0])))
-    heat = np.array([0.5, 1.0, 2.0])  # along the last axis, for classes on the first
+    temperature = np.random.default_rng(1).random((4, 3, 1)).astype(np.float32)
+    got = hm.softmax(x, temperature=temperature)
+    same(got[2, 1], hm.softmax(x[2, 1], temperature=float(temperature[2, 1, 0])))
+    temperature = np.array([0.5, 1.0, 2.0])  # along the last axis, for classes on the first
     for short in (4, 3):
         y = x[:short, :, 0]
-        got = hm.softmax(y, axis=0, temperature=heat)
+        got = hm.softmax(y, axis=0, temperature=temperature)
         for j in range(3):
-            same(got[:, j], hm.softmax(y[:, j], temperature=float(heat[j])))
+            same(got[:, j], hm.softmax(y[:, j], temperature=float(temperature[j])))
 
 
 @pytest.mark.parametrize("rows", [1, 5, 40, 3000])
@@ -282,12 +282,12 @@ def test_temperature_for_each_row():
 def test_temperature_array_meets_each_dispatch(rows, n):
     """Per-row temperatures through lanes, rows, staging and threads."""
     rng = np.random.default_rng(rows)
-    x, heat = rng.standard_normal((rows, n)), rng.random((rows, 1)) + 0.1
+    x, temperature = rng.standard_normal((rows, n)), rng.random((rows, 1)) + 0.1
     picked = rng.integers(0, rows, 5)
     for where in (None, np.ones((rows, n), bool)):
-        got = hm.softmax(x, temperature=heat, where=where)
+        got = hm.softmax(x, temperature=temperature, where=where)
         for r in picked:
-            same(got[r], hm.softmax(x[r], temperature=float(heat[r, 0])))
+            same(got[r], hm.softmax(x[r], temperature=float(temperature[r, 0])))
 
 
 @pytest.mark.parametrize(
