@@ -56,7 +56,13 @@ def test_examples_are_counted_over_all_searches():
     assert examples_of_each(10, 240) == 1
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(
+    "library",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name == "jax without x64" else [])
+        for name in LIBRARIES
+    ],
+)
 def test_every_function_agrees_with_numpy(library):
     for name in ON_JAX if library.startswith("jax") else CALLS:
         search(name, LIBRARIES[library], EXAMPLES[library], None, few=True)

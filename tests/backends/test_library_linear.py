@@ -99,6 +99,7 @@ def test_linear_in_tiles(monkeypatch, rng):
         close(none.detach() if hasattr(none, "detach") else none, losses * kept)
 
 
+@pytest.mark.slow
 def test_linear_keeps_no_logits():
     """jax takes half of what plain jax does; torch keeps far less than rows x classes."""
     rows, classes, features = 2048, 32768, 4

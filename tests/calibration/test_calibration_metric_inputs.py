@@ -111,6 +111,7 @@ def test_bootstrap_intervals(metric, monkeypatch):
     assert "95 %" in str(estimate)
 
 
+@pytest.mark.slow
 def test_the_bootstrap_holds_the_truth(monkeypatch):
     """nll, accuracy and the ECE of an overconfident model, against a million rows."""
     z, labels = sample(1_000_000, 3, 99)

@@ -95,7 +95,14 @@ def test_every_law_holds_for_hotmax(axis):
 NOT_THERE = {"hotmax-array_api_strict": {21, 25}, "hotmax-dask": {21}}
 
 
-@pytest.mark.parametrize("name", ["hotmax-torch", "hotmax-array_api_strict", "hotmax-dask"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hotmax-torch",
+        pytest.param("hotmax-array_api_strict", marks=pytest.mark.slow),
+        pytest.param("hotmax-dask", marks=pytest.mark.slow),
+    ],
+)
 def test_every_law_holds_for_hotmax_on(name):
     """On two without float32: jax has the same operations in it, and torch the same kernels."""
     subject = laws.SUBJECTS[name]
@@ -120,6 +127,12 @@ def test_every_law_holds_for_hotmax_on_jax(part):
     subject = laws.SUBJECTS["hotmax-jax"]
     types = tuple(t for t in subject.arrays.dtypes() if not t.endswith("64"))
     card = laws.check(replace(subject, dtypes=types), only=list(part))
+    assert all(result.holds for result in card), str(card)
+
+
+@pytest.mark.parametrize("name", ["hotmax-array_api_strict", "hotmax-dask"])
+def test_some_laws_hold_for_hotmax_on(name):
+    card = laws.check(laws.SUBJECTS[name], only=[2, 14, 20, 27])
     assert all(result.holds for result in card), str(card)
 
 

@@ -265,6 +265,7 @@ def test_formulas_with_a_temperature_for_each_row(run):
     np.testing.assert_allclose(ours, gradient, rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.slow
 def test_jax_at_the_limits():
     """Of two classes each: jax compiles every operation for another shape anew."""
     assert by_jax(hm.distillation_loss, [1.0, 2.0], [2.0, -INF], temperature=INF)[0] == INF

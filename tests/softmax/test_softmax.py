@@ -21,10 +21,19 @@ INF, NAN = math.inf, math.nan
 # --- accuracy ---------------------------------------------------------------------------------
 
 
+# As long as another, and mpmath takes seconds for each.
+LONGEST = ("N(0,10) 100000 classes", "N(0,100) 100000 classes")
+
+
 @pytest.mark.parametrize(
     ("case", "type_name"),
     [
-        pytest.param(case, type_name, id=f"{case.name}, {type_name}")
+        pytest.param(
+            case,
+            type_name,
+            id=f"{case.name}, {type_name}",
+            marks=[pytest.mark.slow] if case.name in LONGEST else [],
+        )
         for case in CASES
         for type_name in case.types
     ],

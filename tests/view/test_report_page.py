@@ -151,7 +151,10 @@ def test_the_same_bytes_again_and_no_figure_left(page):
     assert other.assessment.fit.temperature != hm.report(Z, Y).assessment.fit.temperature
 
 
-@pytest.mark.parametrize(("rows", "classes"), [(2, 2), (9, 3), (50_000, 3), (3000, 150)])
+@pytest.mark.parametrize(
+    ("rows", "classes"),
+    [(2, 2), (9, 3), pytest.param(50_000, 3, marks=pytest.mark.slow), (3000, 150)],
+)
 def test_any_size_is_under_500_kilobytes(rows, classes):
     z, y = sample(rows, classes)
     names = [f"class number {c} " + "with a long name " * 20 for c in range(classes)]
