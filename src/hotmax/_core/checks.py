@@ -24,12 +24,12 @@ from hotmax._core.arrays import (
     split_mask,
 )
 from hotmax._core.rows import Batch, for_batches
-from hotmax._kernels.losses.cross_entropy import (
+from hotmax._kernels.losses.labels import (
     count_labels,
     find_outside,
-    mean_of,
-    settle_labels,
-    sum_parts,
+    mean_of_losses,
+    remap_ignored_labels,
+    sum_compensated,
 )
 from hotmax._kernels.losses.targets import check_targets
 from hotmax._kernels.softmax.segments import count_segments, order_segments
@@ -102,7 +102,7 @@ def _settled(
     if skipped.any():
         flat = np.where(skipped, flat.dtype.type(0), flat)
     settled = np.empty(flat.size, np.int64)
-    place = settle_labels(flat, ignored or 0, ignored is not None, classes, settled)
+    place = remap_ignored_labels(flat, ignored or 0, ignored is not None, classes, settled)
     settled[skipped] = -1
     return place, settled
 
@@ -253,12 +253,12 @@ def reduce_values(
     if reduction == "none":
         return values.reshape(shape)
     if reduction == "sum":
-        high, low = sum_parts(values)
+        high, low = sum_compensated(values)
         return np.float64(high + low)
-    mean = np.float64(mean_of(values, *count))
+    mean = np.float64(mean_of_losses(values, *count))
     if np.isinf(mean) and np.isfinite(values).all():  # the sum overflows, its mean need not
         with np.errstate(over="ignore"):
-            return np.ldexp(mean_of(np.ldexp(values, -64), *count), 64)
+            return np.ldexp(mean_of_losses(np.ldexp(values, -64), *count), 64)
     return mean
 
 

@@ -1,1 +1,1 @@
-"""Losses of rows, with their gradients."""
+"""Loss kernels: cross entropy, losses of the probability of the label, divergences."""

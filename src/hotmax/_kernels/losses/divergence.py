@@ -1,44 +1,62 @@
 """The Kullback-Leibler divergence of two rows of logits, and its gradients; float64 rows.
 
-Gaps are counted in a unit in which a temperature of `heat` is applied to them: gaps that are
-already divided by T with heat 1 for KL, those of the logits with heat |T| for distillation, whose
-factor T^2 then need not be multiplied by. Over the classes that p has, with u = heat log(q / p) up
-to a constant that makes the mean of u under p 0, and v = u / heat:
+Gaps x - max are measured in a unit in which their temperature is `tau`: for KL gaps are divided by
+T, and tau is 1; for distillation they are gaps of the logits, and tau is |T|, which saves the
+multiplication by T^2. Over the classes with p > 0, let u = tau log(q / p) + a constant that makes
+the mean of u under p 0, and v = u / tau. Then
 
     KL          log(1 + S) - log(1 - q's mass elsewhere)      S = sum of p (e^v - 1 - v)
-    heat^2 S    sum of p u^2 (1/2 + v/6 + v^2/24 + ...)
-    gradients   -p u  and  heat (q - p)
+    tau^2 S     sum of p u^2 (1/2 + v/6 + v^2/24 + ...)
+    gradients   -p u  and  tau (q - p)
 
 No term of S is negative, so nothing cancels where p and q are nearly equal. Where q is far from p
-the sum of p (e^d - 1 - d) over d = log q - log p is taken instead: there v may be out of reach.
+the sum of p (e^d - 1 - d) over d = log q - log p is used instead, since v may overflow there.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hotmax._kernels.compiler.compiling import inline, kernel
-from hotmax._kernels.losses.cross_entropy import (
-    add_parts,
-    divide,
+from hotmax._kernels.losses.probabilities import (
     divisor_of,
-    shares,
+    finish_division,
+    shares_mass,
     write_probabilities,
 )
-from hotmax._kernels.numeric.arithmetic import two_difference, two_sum
+from hotmax._kernels.numeric.arithmetic import add_double_double, two_difference, two_sum
 from hotmax._kernels.simd.memory import of_row
 from hotmax._kernels.softmax.float32 import top
 from hotmax._kernels.softmax.float64 import over, product, scale_of
 from hotmax._kernels.softmax.rows import NAN, NOTHING, PLAIN, log_of_sums, regime, row_sums, sign_of
 
-SQUARED = 2.0**-400  # the square of a smaller heat may underflow
-FAR = -0.7  # log((1 + S) / (1 - q's mass elsewhere)) above 0.7: nothing nearly cancels
+SMALLEST_SQUARED = 2.0**-400  # the square of a smaller tau may underflow
+FAR_RATIO = -0.7  # log((1 + S) / (1 - q's mass elsewhere)) above 0.7: nothing nearly cancels
+
+
+class LogitsRow(NamedTuple):
+    """A row of logits, its maximum, and its sums (ties, below, below_lo)."""
+
+    x: Any
+    m: Any
+    sums: Any
+
+
+class DivergenceWork(NamedTuple):
+    """Workspace for one pair of rows."""
+
+    p: Any
+    q: Any
+    gaps: Any  # (2, classes): gaps of y - gaps of x as double-doubles
+    u: Any
+    logs: Any  # tau log(q / p)
 
 
 @inline
-def exp_excess(v):
+def exp_excess_series(v):
     """(e^v - 1 - v) / v^2 for abs(v) <= 1, from its series."""
     total = 0.0
     for k in range(20, 2, -1):
@@ -47,28 +65,28 @@ def exp_excess(v):
 
 
 @inline
-def over_itself(numerator, x):
-    """A function's value at x over x, where the function is x near 0."""
+def ratio_to_argument(numerator, x):
+    """f(x) / x for a function f with f(x) = x near 0."""
     return numerator / x if x != 0.0 else 1.0
 
 
 @kernel
 def divided_gap(x, m, temperature):
-    """(x - m) / T in two words, or its limit."""
+    """(x - m) / T as a double-double, or its limit."""
     kind, sign = regime(m, temperature), math.copysign(1.0, temperature)
     if kind != PLAIN:
-        return 0.0 if shares(x, sign, m, kind) else -np.inf, 0.0
+        return 0.0 if shares_mass(x, sign, m, kind) else -np.inf, 0.0
     if sign * x == -np.inf:
         return -np.inf, 0.0
     scale = scale_of(temperature)
-    d, d_low = two_difference(x * scale, m * abs(scale))
-    z, z_low = product(d, d_low, *over(1.0, 0.0, abs(scale * temperature)))
-    return z, z_low if z > -np.inf else 0.0
+    d, d_lo = two_difference(x * scale, m * abs(scale))
+    z, z_lo = product(d, d_lo, *over(1.0, 0.0, abs(scale * temperature)))
+    return z, z_lo if z > -np.inf else 0.0
 
 
 @kernel
 def plain_gap(x, m, temperature, unit):
-    """x - m in two words, times the unit."""
+    """(x - m) * unit as a double-double."""
     sign = math.copysign(1.0, temperature)
     if m == np.inf:
         return 0.0 if sign * x == m else -np.inf, 0.0
@@ -78,148 +96,154 @@ def plain_gap(x, m, temperature, unit):
 
 
 @kernel
-def write_gaps(x, y, m, top_y, temperature, unit, gaps):
-    """gaps = those of y - those of x, in two words: -inf where q is 0, inf where p is 0."""
+def write_gaps(first, second, temperature, unit, gaps):
+    """gaps = gaps of the second row - gaps of the first: -inf where q is 0, inf where p is 0."""
+    x, m, y, top_y = first.x, first.m, second.x, second.m
     for c in range(x.size):
         if unit == 0.0:
-            z, z_low = divided_gap(x[c], m, temperature)
-            w, w_low = divided_gap(y[c], top_y, temperature)
+            z, z_lo = divided_gap(x[c], m, temperature)
+            w, w_lo = divided_gap(y[c], top_y, temperature)
         else:
-            z, z_low = plain_gap(x[c], m, temperature, unit)
-            w, w_low = plain_gap(y[c], top_y, temperature, unit)
+            z, z_lo = plain_gap(x[c], m, temperature, unit)
+            w, w_lo = plain_gap(y[c], top_y, temperature, unit)
         if z == -np.inf:
             gaps[0, c], gaps[1, c] = np.inf, 0.0
         elif w == -np.inf:
             gaps[0, c], gaps[1, c] = -np.inf, 0.0
         else:
-            gaps[0, c], gaps[1, c] = add_parts(w, w_low, -z, -z_low)
+            gaps[0, c], gaps[1, c] = add_double_double(w, w_lo, -z, -z_lo)
 
 
 @kernel
 def write_centred(p, gaps, u):
-    """u = gaps less their mean under p; what was taken off, in two words.
+    """u = gaps - their mean under p. Returns the mean as a double-double.
 
-    The class with most of p goes first, so that what is left is small where the gaps are alike. The
-    mean of the rest is taken off twice: the first one's error is of the size of the largest gap.
+    The gap of the class with the largest p is subtracted first, so that the rest is small where the
+    gaps are alike. The mean of the rest is subtracted twice: the error of the first is of the size
+    of the largest gap.
     """
     base = 0
     for c in range(p.size):
         if p[c] > p[base]:
             base = c
-    mean, mean_low = gaps[0, base], gaps[1, base]
+    mean, mean_lo = gaps[0, base], gaps[1, base]
     for c in range(p.size):
         u[c] = 0.0
         if abs(gaps[0, c]) < np.inf:
-            high, low = add_parts(gaps[0, c], gaps[1, c], -mean, -mean_low)
-            u[c] = high + low
+            hi, lo = add_double_double(gaps[0, c], gaps[1, c], -mean, -mean_lo)
+            u[c] = hi + lo
     for _ in range(2):
         more = 0.0
         for c in range(p.size):
             more += p[c] * u[c] if p[c] > 0.0 else 0.0
         for c in range(p.size):
             u[c] -= more if abs(gaps[0, c]) < np.inf else 0.0
-        mean, mean_low = add_parts(mean, mean_low, more, 0.0)
-    return mean, mean_low
+        mean, mean_lo = add_double_double(mean, mean_lo, more, 0.0)
+    return mean, mean_lo
 
 
 @kernel
-def plain_excess(p, q, gaps, u, heat, ratio):
-    """S itself: the sum of p (e^v - 1 - v) over the classes that p has."""
+def plain_excess(work, tau, ratio):
+    """S itself: the sum of p (e^v - 1 - v) over the classes with p > 0."""
+    p, q, gaps, u = work.p, work.q, work.gaps, work.u
     total = 0.0
     for c in range(p.size):
-        v = u[c] / heat
+        v = u[c] / tau
         if gaps[0, c] == np.inf:
             continue
         if abs(v) <= 1.0:
-            total += p[c] * v * v * exp_excess(v)
+            total += p[c] * v * v * exp_excess_series(v)
         else:
             total += (q[c] / ratio - p[c]) - (p[c] * v if p[c] > 0.0 else 0.0)
     return total
 
 
 @kernel
-def near_divergence(p, q, gaps, u, heat, ratio, logs):
-    """heat^2 KL where q is near p; ratio is q / (p e^v). logs = heat log(q / p)."""
-    total, low, elsewhere = 0.0, 0.0, 0.0
+def near_divergence(work, tau, ratio):
+    """tau^2 KL where q is near p; ratio is q / (p e^v). Writes logs."""
+    p, q, gaps, u, logs = work
+    total, lo, elsewhere = 0.0, 0.0, 0.0
     for c in range(p.size):
-        v = u[c] / heat
+        v = u[c] / tau
         if gaps[0, c] == np.inf:
             elsewhere += q[c]
             continue
         if abs(v) <= 1.0:
-            term = p[c] * u[c] * u[c] * exp_excess(v)
+            term = p[c] * u[c] * u[c] * exp_excess_series(v)
         else:
-            term = heat * (heat * (q[c] / ratio - p[c]) - p[c] * u[c])
+            term = tau * (tau * (q[c] / ratio - p[c]) - p[c] * u[c])
         total, carry = two_sum(total, term)
-        low += carry if total < np.inf else 0.0
-    total += low
-    if total < np.inf and heat > SQUARED:
-        small = total / heat / heat
-        value = total * over_itself(math.log1p(small), small)
-        shift = -total / heat * over_itself(math.log1p(small), small)
-    else:  # heat^2 S leaves float64, S itself does not
-        shift = -heat * math.log1p(plain_excess(p, q, gaps, u, heat, ratio))
-        value = -heat * shift
+        lo += carry if total < np.inf else 0.0
+    total += lo
+    if total < np.inf and tau > SMALLEST_SQUARED:
+        small = total / tau / tau
+        value = total * ratio_to_argument(math.log1p(small), small)
+        shift = -total / tau * ratio_to_argument(math.log1p(small), small)
+    else:  # tau^2 S is out of range of float64, S itself is not
+        shift = -tau * math.log1p(plain_excess(work, tau, ratio))
+        value = -tau * shift
     if elsewhere > 0.0:
-        value -= heat * (heat * math.log1p(-elsewhere))
-        shift += heat * math.log1p(-elsewhere)
+        value -= tau * (tau * math.log1p(-elsewhere))
+        shift += tau * math.log1p(-elsewhere)
     for c in range(p.size):
         logs[c] = u[c] + shift if gaps[0, c] < np.inf else 0.0
     return value
 
 
 @kernel
-def far_divergence(p, q, gaps, heat, offset, offset_low, logs):
-    """heat^2 KL of rows that are far apart; logs = heat log(q / p)."""
-    total, low = 0.0, 0.0
+def far_divergence(work, tau, offset, offset_lo):
+    """tau^2 KL of rows that are far apart. Writes logs."""
+    p, q, gaps, logs = work.p, work.q, work.gaps, work.logs
+    total, lo = 0.0, 0.0
     for c in range(p.size):
         if gaps[0, c] == np.inf or (gaps[0, c] == -np.inf and p[c] == 0.0):
-            logs[c] = 0.0  # a quotient of two that vanish: the class has no part in p
-            term = heat * q[c]
+            logs[c] = 0.0  # p and q are both 0: the class contributes nothing
+            term = tau * q[c]
         elif gaps[0, c] == -np.inf:
             logs[c] = -np.inf
             term = np.inf
         else:
-            d, d_low = add_parts(gaps[0, c], gaps[1, c], offset, offset_low)
-            logs[c] = d + d_low if abs(d) < np.inf else d
-            v = logs[c] / heat
+            d, d_lo = add_double_double(gaps[0, c], gaps[1, c], offset, offset_lo)
+            logs[c] = d + d_lo if abs(d) < np.inf else d
+            v = logs[c] / tau
             if abs(v) <= 1.0:
-                term = p[c] * logs[c] * (v * exp_excess(v))
+                term = p[c] * logs[c] * (v * exp_excess_series(v))
             else:
-                term = heat * (q[c] - p[c]) - (p[c] * logs[c] if p[c] > 0.0 else 0.0)
+                term = tau * (q[c] - p[c]) - (p[c] * logs[c] if p[c] > 0.0 else 0.0)
         total, carry = two_sum(total, term)
-        low += carry if total < np.inf else 0.0
-    return heat * (total + low) if total < np.inf else np.inf
+        lo += carry if total < np.inf else 0.0
+    return tau * (total + lo) if total < np.inf else np.inf
 
 
 @kernel
-def divergence_row(x, y, m, top_y, temperature, unit, sums, sums_y, p, q, gaps, u, logs):
-    """heat^2 KL(softmax(x), softmax(y)); fills p, q, gaps, u and logs.
+def divergence_row(first, second, temperature, unit, work):
+    """tau^2 KL(softmax of the first row, softmax of the second). Writes all of `work`.
 
-    A unit of 0 is for gaps divided by T.
+    With a unit of 0 gaps are divided by T.
     """
-    write_probabilities(x, p, 1.0, m, temperature, sums, None, False)
-    write_probabilities(y, q, 1.0, top_y, temperature, sums_y, None, False)
-    heat = abs(temperature) * unit if unit > 0.0 else 1.0
-    write_gaps(x, y, m, top_y, temperature, unit, gaps)
-    a, a_low = log_of_sums(*sums)
-    b, b_low = log_of_sums(*sums_y)
-    offset, offset_low = add_parts(a, a_low, -b, -b_low)
-    offset, offset_low = product(offset, offset_low, heat, 0.0)
-    mean, mean_low = write_centred(p, gaps, u)
-    ratio, _ = add_parts(mean, mean_low, offset, offset_low)
-    ratio /= heat
+    p, gaps = work.p, work.gaps
+    write_probabilities(first.x, p, 1.0, first.m, temperature, first.sums, None, False)
+    write_probabilities(second.x, work.q, 1.0, second.m, temperature, second.sums, None, False)
+    tau = abs(temperature) * unit if unit > 0.0 else 1.0
+    write_gaps(first, second, temperature, unit, gaps)
+    a, a_lo = log_of_sums(*first.sums)
+    b, b_lo = log_of_sums(*second.sums)
+    offset, offset_lo = add_double_double(a, a_lo, -b, -b_lo)
+    offset, offset_lo = product(offset, offset_lo, tau, 0.0)
+    mean, mean_lo = write_centred(p, gaps, work.u)
+    ratio, _ = add_double_double(mean, mean_lo, offset, offset_lo)
+    ratio /= tau
     within = True
-    for c in range(x.size):
+    for c in range(p.size):
         within = within and gaps[0, c] > -np.inf
-    if within and ratio > FAR:
-        return near_divergence(p, q, gaps, u, heat, math.exp(ratio), logs)
-    return far_divergence(p, q, gaps, heat, offset, offset_low, logs)
+    if within and ratio > FAR_RATIO:
+        return near_divergence(work, tau, math.exp(ratio))
+    return far_divergence(work, tau, offset, offset_lo)
 
 
 @kernel
 def write_gradient_p(p, gaps, u, grad):
-    """-p u. Where q lacks classes of p, KL is inf, and falls as p leaves them."""
+    """grad = -p u. Where q is 0 and p is not, KL is inf and its gradient infinite."""
     lacking, common = False, False
     for c in range(p.size):
         lacking = lacking or (p[c] > 0.0 and gaps[0, c] == -np.inf)
@@ -234,31 +258,38 @@ def write_gradient_p(p, gaps, u, grad):
 
 
 @kernel
-def write_gradient_q(p, q, gaps, logs, heat, grad):
-    """heat (q - p): p (e^d - 1) where d = log(q / p) is small.
+def write_gradient_q(work, tau, grad):
+    """grad = tau (q - p), computed as p (e^d - 1) where d = log(q / p) is small.
 
-    Those d share one error, that of the normalisation. So what the gradient adds up to beyond 0 is
-    taken off there, if they have most of the mass.
+    These d share the error of the normalisation. So what the gradient sums to, other than 0, is
+    subtracted from these classes, if they have most of the mass.
     """
+    p, q, gaps, logs = work.p, work.q, work.gaps, work.logs
     total, mass = 0.0, 0.0
     for c in range(p.size):
-        d = logs[c] / heat
+        d = logs[c] / tau
         if abs(d) <= 0.5 and gaps[0, c] < np.inf:
-            grad[c] = p[c] * logs[c] * over_itself(math.expm1(d), d)
+            grad[c] = p[c] * logs[c] * ratio_to_argument(math.expm1(d), d)
             mass += q[c]
         else:
-            grad[c] = heat * (q[c] - p[c])
+            grad[c] = tau * (q[c] - p[c])
         total += grad[c]
     if mass > 0.5:
         for c in range(p.size):
-            if abs(logs[c] / heat) <= 0.5 and gaps[0, c] < np.inf:
+            if abs(logs[c] / tau) <= 0.5 and gaps[0, c] < np.inf:
                 grad[c] -= q[c] / mass * total
+
+
+@inline
+def work_of(n):
+    """Workspace for rows of n classes."""
+    return DivergenceWork(np.empty(n), np.empty(n), np.empty((2, n)), np.empty(n), np.empty(n))
 
 
 @kernel
 def divergence_rows(x, y, scale, values, grads, grads_y, temperature):
     n = x.shape[1]
-    p, q, logs, u, gaps = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty((2, n))
+    work = work_of(n)
     for r in range(x.shape[0]):
         t = of_row(temperature, r)
         m, top_y = top(x[r], sign_of(x, t)), top(y[r], sign_of(x, t))
@@ -269,30 +300,31 @@ def divergence_rows(x, y, scale, values, grads, grads_y, temperature):
                 grads[r, :], grads_y[r, :] = np.nan, np.nan
             continue
         sums, sums_y = row_sums(x[r], None, m, t, x[r]), row_sums(y[r], None, top_y, t, y[r])
-        values[r] = divergence_row(x[r], y[r], m, top_y, t, 0.0, sums, sums_y, p, q, gaps, u, logs)
+        first, second = LogitsRow(x[r], m, sums), LogitsRow(y[r], top_y, sums_y)
+        values[r] = divergence_row(first, second, t, 0.0, work)
         if grads.shape[0]:
-            write_gradient_p(p, gaps, u, grads[r])
-            write_gradient_q(p, q, gaps, logs, 1.0, grads_y[r])
+            write_gradient_p(work.p, work.gaps, work.u, grads[r])
+            write_gradient_q(work, 1.0, grads_y[r])
             divisor = divisor_of(m, t) if kind_y == PLAIN else 1.0
             for c in range(n):
                 grads[r, c] *= scale / divisor
                 grads_y[r, c] *= scale / divisor
-            divide(grads[r], t, divisor)
-            divide(grads_y[r], t, divisor)
+            finish_division(grads[r], t, divisor)
+            finish_division(grads_y[r], t, divisor)
 
 
 # --- distillation -------------------------------------------------------------------------------
 
 
 @inline
-def unit_of(temperature):
-    """A power of two for gaps and T: neither a gap nor T log(classes) leaves float64's range."""
+def gap_unit(temperature):
+    """A power of two for gaps and T that keeps gaps and T log(classes) in range of float64."""
     return 2.0**-10 if abs(temperature) > 1.0 else 2.0**-2
 
 
 @inline
 def flat_value(value, m, sign):
-    """The logit of a class; in a row with +inf, those alone are there, at one height."""
+    """The logit of a class; in a row with +inf, 0 for those classes and no mass for all others."""
     if m == np.inf:
         return 0.0 if sign * value == m else -sign * np.inf
     return value
@@ -300,15 +332,15 @@ def flat_value(value, m, sign):
 
 @kernel
 def flat_row(x, y, m, top_y, scale, grad, sign):
-    """The limit of T^2 KL as T grows: half the variance of x - y over the classes."""
+    """The limit of T^2 KL for T = inf: half the variance of x - y over the classes."""
     count, mean = 0, 0.0
     for c in range(x.size):
         first, second = flat_value(x[c], m, sign), flat_value(y[c], top_y, sign)
-        there = sign * first > -np.inf
-        if there != (sign * second > -np.inf):
+        present = sign * first > -np.inf
+        if present != (sign * second > -np.inf):
             grad[:] = np.nan
             return np.inf
-        if there:
+        if present:
             count += 1
             mean += (first - second - mean) / count
     total = 0.0
@@ -328,7 +360,7 @@ def flat_row(x, y, m, top_y, scale, grad, sign):
 def distillation_rows(x, y, scale, values, grads_y, temperature):
     """T^2 KL(softmax(x / T), softmax(y / T)) and its gradient T (q - p), with their limits."""
     n = x.shape[1]
-    p, q, logs, u, gaps = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty((2, n))
+    work = work_of(n)
     for r in range(x.shape[0]):
         t = of_row(temperature, r)
         grad = grads_y[r] if grads_y.shape[0] else grads_y.reshape(-1)
@@ -341,11 +373,12 @@ def distillation_rows(x, y, scale, values, grads_y, temperature):
         elif abs(t) == np.inf:
             values[r] = flat_row(x[r], y[r], m, top_y, scale, grad, math.copysign(1.0, t))
         else:
-            unit = unit_of(t)
+            unit = gap_unit(t)
             sums, sums_y = row_sums(x[r], None, m, t, x[r]), row_sums(y[r], None, top_y, t, y[r])
-            value = divergence_row(x[r], y[r], m, top_y, t, unit, sums, sums_y, p, q, gaps, u, logs)
+            first, second = LogitsRow(x[r], m, sums), LogitsRow(y[r], top_y, sums_y)
+            value = divergence_row(first, second, t, unit, work)
             values[r] = value / unit / unit
             if grad.size:
-                write_gradient_q(p, q, gaps, logs, abs(t) * unit, grad)
+                write_gradient_q(work, abs(t) * unit, grad)
                 for c in range(n):
                     grad[c] *= scale * math.copysign(1.0, t) / unit

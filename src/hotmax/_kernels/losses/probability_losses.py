@@ -1,7 +1,7 @@
 """Losses of the probability p of the right class: 1 - p, the Brier score, the focal loss.
 
-Rows are float64. `chance_parts` gives p and 1 - p, both with all their digits, so that losses and
-gradients near 0 are as right as any. grads without rows are not wanted.
+Rows are float64. `probability_and_complement` gives p and 1 - p, both to full precision, so that
+losses and gradients near 0 are as accurate as any. `grads` has no rows if no gradient is wanted.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from hotmax._kernels.compiler.compiling import kernel
-from hotmax._kernels.losses.cross_entropy import (
-    at_maximum,
-    chance_parts,
-    divide,
+from hotmax._kernels.losses.probabilities import (
     divisor_of,
-    loss_parts,
+    finish_division,
+    first_maximum_of,
+    negative_log_probability,
+    probability_and_complement,
     write_probabilities,
 )
 from hotmax._kernels.numeric.arithmetic import two_sum
@@ -25,26 +25,29 @@ from hotmax._kernels.softmax.rows import NAN, NOTHING, regime, row_sums, sign_of
 
 @kernel
 def focal_parts(p, others, loss, gamma):
-    """((1 - p)^gamma loss, its slope -p d/dp), for loss = -log p."""
+    """((1 - p)^gamma loss, -p times its derivative by p), for loss = -log p."""
     if gamma == 0.0:
         return loss, 1.0
     if others == 0.0:
         return 0.0, 0.0
     power = others**gamma
-    slope = power
+    derivative = power
     if p > 0.0:
-        slope += gamma * p * power * (loss / others)
-    return power * loss, slope
+        derivative += gamma * p * power * (loss / others)
+    return power * loss, derivative
 
 
 @kernel
-def write_gradient(x, label, grad, slope, others, scale, m, temperature, sums):
-    """The gradient of a loss of p alone: slope (p[c] - [c is the label]) scale / T."""
+def write_gradient(x, label, grad, derivative, others, scale, m, temperature, sums):
+    """The gradient of a loss of p alone: derivative (p[c] - [c is the label]) scale / T.
+
+    `derivative` is that of the loss by p, times -p.
+    """
     divisor = divisor_of(m, temperature)
-    factor = slope * scale / divisor
+    factor = derivative * scale / divisor
     write_probabilities(x, grad, factor, m, temperature, sums, None, False)
     grad[label] = -factor * others
-    divide(grad, temperature, divisor)
+    finish_division(grad, temperature, divisor)
 
 
 @kernel
@@ -59,15 +62,17 @@ def focal_rows(x, labels, weights, gamma, scale, values, grads, temperature):
         m = top(x[r], sign_of(x, t))
         sums = row_sums(x[r], None, m, t, x[r])
         own, weight = x[r, labels[r]], weights[labels[r]] if weights.size else 1.0
-        p, others = chance_parts(own, m, t, sums)
-        loss, loss_low = loss_parts(own, m, t, sums)
+        p, others = probability_and_complement(own, m, t, sums)
+        loss, loss_lo = negative_log_probability(own, m, t, sums)
         if p != p:
             values[r], grad[:] = np.nan, np.nan
         elif weight > 0.0:
-            value, slope = focal_parts(p, others, loss + loss_low, gamma)
+            value, derivative = focal_parts(p, others, loss + loss_lo, gamma)
             values[r] = value * weight
             if grad.size:
-                write_gradient(x[r], labels[r], grad, slope * weight, others, scale, m, t, sums)
+                write_gradient(
+                    x[r], labels[r], grad, derivative * weight, others, scale, m, t, sums
+                )
 
 
 @kernel
@@ -81,7 +86,7 @@ def mae_rows(x, labels, scale, values, grads, temperature):
         t = of_row(temperature, r)
         m = top(x[r], sign_of(x, t))
         sums = row_sums(x[r], None, m, t, x[r])
-        p, others = chance_parts(x[r, labels[r]], m, t, sums)
+        p, others = probability_and_complement(x[r, labels[r]], m, t, sums)
         values[r] = others
         if p != p:
             grad[:] = np.nan
@@ -111,13 +116,13 @@ def brier_rows(x, labels, scale, values, grads, temperature):
             values[r], grad[:] = np.nan, np.nan
             continue
         sums = row_sums(x[r], None, m, t, x[r])
-        own, others = chance_parts(x[r, label], m, t, sums)
+        own, others = probability_and_complement(x[r, label], m, t, sums)
         write_probabilities(x[r], p, 1.0, m, t, sums, None, False)
-        squares, low, first = 0.0, 0.0, at_maximum(x[r], sign_of(x, t), m)
+        squares, lo, first = 0.0, 0.0, first_maximum_of(x[r], sign_of(x, t), m)
         for c in range(p.size):
             squares, carry = two_sum(squares, p[c] * p[c] if c != label and c != first else 0.0)
-            low += carry
-        squares += low
+            lo += carry
+        squares += lo
         likely = p[first] if first != label else 0.0
         beside = own * others - squares
         squares += likely * likely
@@ -126,7 +131,7 @@ def brier_rows(x, labels, scale, values, grads, temperature):
             divisor = divisor_of(m, t)
             for c in range(p.size):
                 grad[c] = 2.0 * p[c] * (p[c] - squares + own * others) * scale / divisor
-            near = chance_parts(x[r, first], m, t, sums)[1]
+            near = probability_and_complement(x[r, first], m, t, sums)[1]
             grad[first] = 2.0 * likely * (likely * near + beside) * scale / divisor
             grad[label] = -2.0 * own * values[r] * scale / divisor
-            divide(grad, t, divisor)
+            finish_division(grad, t, divisor)

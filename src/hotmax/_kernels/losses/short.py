@@ -1,7 +1,7 @@
-"""Cross entropy of short float32 rows against labels, WIDTH of them side by side, as in `short`.
+"""Cross entropy of short float32 rows against labels, WIDTH rows side by side.
 
-A row that is out of the ordinary (limits of temperature, label smoothing) goes through `label_row`,
-whatever its neighbours are.
+The arithmetic is that of softmax/short.py. Special rows (limits of temperature, label smoothing,
+extreme factors) are recomputed by `label_row`, whatever their neighbours are.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from hotmax._kernels.compiler.compiling import inline, kernel
-from hotmax._kernels.losses.cross_entropy import is_ordinary, label_row
+from hotmax._kernels.losses.cross_entropy import LossOptions, label_row
+from hotmax._kernels.losses.probabilities import is_ordinary_factor
 from hotmax._kernels.numeric.arithmetic import exp2_plain
 from hotmax._kernels.simd.memory import borrowed, of_row
 from hotmax._kernels.simd.vectors import WIDTH, choose, load, spread, store, store_some, widened
@@ -26,98 +27,101 @@ from hotmax._kernels.softmax.short_logs import (
     words_of,
 )
 
-# Where the words of WIDTH rows are kept: the logit of the label and its weight; scale / T, and that
-# times the weight; the sums; what exponentials are multiplied by, and the gradient at a label that
-# is the largest.
-OWN, WEIGHT, SLANT, STEEP, TIES, BELOW, FACTOR, AT_PEAK, MORE = range(0, 9 * WIDTH, WIDTH)
+# Offsets of the fields of WIDTH rows in `fields`: logit and weight of the label; scale / T, and
+# that times the weight; the sums; the factor of the exponentials, and the gradient at a label that
+# is the maximum.
+LABEL_LOGIT, WEIGHT, SCALE_OVER_T, LABEL_FACTOR, TIES, BELOW, FACTOR, AT_PEAK, LABEL_FIELDS = range(
+    0, 9 * WIDTH, WIDTH
+)
 
 
 @inline
-def load_labels(x, labels, weights, first, width, more):
-    """The logits and weights of the labels; False if a row is ignored, or not ordinary."""
+def load_group_labels(x, labels, weights, first, width, fields):
+    """Logits and weights of the labels. False if a row is ignored or has an extreme factor."""
     ordinary = True
     for r in range(width):
         label = labels[first + r]
         ordinary = ordinary and label >= 0
         label = max(label, 0)
-        more[OWN + r] = x[first + r, label]
-        more[WEIGHT + r] = weights[label] if weights.size else 1.0
-        ordinary = ordinary and is_ordinary(more[SLANT + r] * more[WEIGHT + r])
+        fields[LABEL_LOGIT + r] = x[first + r, label]
+        fields[WEIGHT + r] = weights[label] if weights.size else 1.0
+        ordinary = ordinary and is_ordinary_factor(fields[SCALE_OVER_T + r] * fields[WEIGHT + r])
     return ordinary
 
 
 @inline
-def add_up(tile, n, words, terms, more):
-    """The exponentials, and their sums."""
+def add_up(tile, n, row_fields, terms, fields):
+    """Exponentials into `terms`, and their sums into TIES and BELOW."""
     ties, below = spread(0.0), spread(0.0)
     for c in range(n):
-        d = gap(tile, c, words)
-        e = exp2_plain(d * words[2])
+        d = gap(tile, c, row_fields)
+        e = exp2_plain(d * row_fields[2])
         store(terms, c * WIDTH, e)
         ties = ties + choose(d < 0.0, 0.0, 1.0)
         below = below + choose(d < 0.0, e, 0.0)
-    store(more, TIES, ties)
-    store(more, BELOW, below)
+    store(fields, TIES, ties)
+    store(fields, BELOW, below)
 
 
 @inline
-def losses_of(words, more):
+def losses_of(row_fields, fields):
     """weight * (log(ties + below) + (m - x) / T)."""
-    sign, m, inverse, weight = words[0], words[1], words[3], load(more, WEIGHT)
-    rest = (load(more, TIES) - 1.0) + load(more, BELOW)
-    loss = (widened(m) - widened(sign) * load(more, OWN)) * inverse + log1p_short(rest)
+    sign, m, inverse, weight = row_fields[0], row_fields[1], row_fields[3], load(fields, WEIGHT)
+    rest = (load(fields, TIES) - 1.0) + load(fields, BELOW)
+    loss = (widened(m) - widened(sign) * load(fields, LABEL_LOGIT)) * inverse + log1p_short(rest)
     return choose(weight > 0.0, loss * weight, 0.0)
 
 
 @inline
-def take_gradients(tile, n, terms, more):
-    """A tile becomes p * weight * scale / T."""
-    rest = (load(more, TIES) - 1.0) + load(more, BELOW)
-    steep = load(more, SLANT) * load(more, WEIGHT)
-    factor = steep / (1.0 + rest)
-    store(more, STEEP, steep)
-    store(more, FACTOR, factor)
-    store(more, AT_PEAK, -factor * rest)
+def write_gradients(tile, n, terms, fields):
+    """tile = p * weight * scale / T."""
+    rest = (load(fields, TIES) - 1.0) + load(fields, BELOW)
+    factor = load(fields, SCALE_OVER_T) * load(fields, WEIGHT)
+    factor = factor / (1.0 + rest)
+    store(fields, LABEL_FACTOR, factor)
+    store(fields, FACTOR, factor)
+    store(fields, AT_PEAK, -factor * rest)
     for c in range(n):
         store(tile, c * WIDTH, load(terms, c * WIDTH) * factor)
 
 
 @inline
-def mark_labels(tile, terms, labels, first, width, more):
-    """At the label, p - 1: from the sums if p is the largest, so that it keeps its digits."""
+def mark_labels(tile, terms, labels, first, width, fields):
+    """At the label p - 1, from the sums if p is the largest, so that it keeps its digits."""
     for r in range(width):
         at = max(labels[first + r], 0) * WIDTH + r
         if terms[at] == 1.0:
-            tile[at] = more[AT_PEAK + r]
+            tile[at] = fields[AT_PEAK + r]
         else:
-            tile[at] = terms[at] * more[FACTOR + r] - more[STEEP + r]
+            tile[at] = terms[at] * fields[FACTOR + r] - fields[LABEL_FACTOR + r]
 
 
 @kernel
 def label_short(x, labels, weights, smoothing, scale, values, grads, temperature):
+    options = LossOptions(weights, smoothing, scale)
     rows, n = x.shape
     tile, copied = room_for_group(n)
-    terms, more = np.empty(tile.size), np.zeros(MORE)
-    signs, heat = np.empty(WIDTH, np.float32), np.empty(HEAT)
+    terms, fields = np.empty(tile.size), np.zeros(LABEL_FIELDS)
+    signs, temperature_fields = np.empty(WIDTH, np.float32), np.empty(HEAT)
     x, values = borrowed(x), borrowed(values)
     source, target = x.reshape(-1), borrowed(grads).reshape(-1)
     between = True
     for first in range(0, rows, WIDTH):
         width = min(WIDTH, rows - first)
         if temperature.size > 1 or first == 0:
-            between = take_temperatures(x, temperature, first, rows, signs, heat)
+            between = take_temperatures(x, temperature, first, rows, signs, temperature_fields)
             for r in range(WIDTH):
-                more[SLANT + r] = scale / of_row(temperature, min(first + r, rows - 1))
-        ordinary = load_labels(x, labels, weights, first, width, more)
+                fields[SCALE_OVER_T + r] = scale / of_row(temperature, min(first + r, rows - 1))
+        ordinary = load_group_labels(x, labels, weights, first, width, fields)
         turn_group_in(source, first, width, n, copied, tile)
         m = peaks_of(tile, n, load(signs, 0))
-        words = words_of(m, signs, heat)
-        add_up(tile, n, words, terms, more)
+        row_fields = words_of(m, signs, temperature_fields)
+        add_up(tile, n, row_fields, terms, fields)
         if smoothing == 0.0:
-            store_some(values, first, width, losses_of(words, more))
+            store_some(values, first, width, losses_of(row_fields, fields))
             if grads.shape[0]:
-                take_gradients(tile, n, terms, more)
-                mark_labels(tile, terms, labels, first, width, more)
+                write_gradients(tile, n, terms, fields)
+                mark_labels(tile, terms, labels, first, width, fields)
                 turn_group_out(tile, n, copied, target, first, width)
             if ordinary and are_plain(m, between):
                 continue
@@ -131,11 +135,11 @@ def label_short(x, labels, weights, smoothing, scale, values, grads, temperature
                 values[row] = 0.0
                 grad[:] = 0.0
             elif not (
-                smoothing == 0.0 and plain and is_ordinary(more[SLANT + r] * more[WEIGHT + r])
+                smoothing == 0.0
+                and plain
+                and is_ordinary_factor(fields[SCALE_OVER_T + r] * fields[WEIGHT + r])
             ):
-                sums = (more[TIES + r], more[BELOW + r], 0.0)
+                sums = (fields[TIES + r], fields[BELOW + r], 0.0)
                 if not plain:
                     sums = limit_sums(x[row], peak, t)
-                values[row] = label_row(
-                    x[row], label, weights, smoothing, scale, grad, peak, t, sums, None, False
-                )
+                values[row] = label_row(x[row], label, options, grad, peak, t, sums, None, False)

@@ -47,6 +47,13 @@ def two_difference(a, b):
 
 
 @inline
+def add_double_double(a, a_lo, b, b_lo):
+    """(a + a_lo) + (b + b_lo)."""
+    total, carry = two_sum(a, b)
+    return two_sum(total, carry + (a_lo + b_lo))
+
+
+@inline
 def power_of_two(k):
     """2**k for an integer k <= 0, and 2**-1000 below that. (math.ldexp would be a call.)"""
     return float64_of((1023 + np.int64(max(k, -1000.0))) << 52)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from hotmax._kernels.compiler.compiling import inline, kernel
-from hotmax._kernels.numeric.arithmetic import BIAS64, two_difference, two_sum
+from hotmax._kernels.numeric.arithmetic import BIAS64, add_double_double, two_difference, two_sum
 from hotmax._kernels.sampling.random import DRAW, uniform
 from hotmax._kernels.simd.memory import of_row
 from hotmax._kernels.simd.vectors import add_in_any_order, fma
@@ -81,13 +81,6 @@ def sum_double_double(weights):
     a, a_lo = add_double_double(a, a_lo, b, b_lo)
     c, c_lo = add_double_double(c, c_lo, d, d_lo)
     return add_double_double(a, a_lo, c, c_lo)
-
-
-@inline
-def add_double_double(a, a_lo, b, b_lo):
-    """(a + a_lo) + (b + b_lo)."""
-    total, carry = two_sum(a, b)
-    return two_sum(total, carry + (a_lo + b_lo))
 
 
 @inline

@@ -11,11 +11,11 @@ import math
 import numpy as np
 
 from hotmax._kernels.compiler.compiling import inline, kernel
-from hotmax._kernels.losses.cross_entropy import (
-    at_maximum,
-    chance_parts,
-    divide,
+from hotmax._kernels.losses.probabilities import (
     divisor_of,
+    finish_division,
+    first_maximum_of,
+    probability_and_complement,
     write_probabilities,
 )
 from hotmax._kernels.numeric.arithmetic import two_sum
@@ -32,7 +32,7 @@ def chance_rows(x, p, others, temperature):
         m = top(x[r], sign_of(x, t))
         sums = row_sums(x[r], None, m, t, x[r])
         for c in range(x.shape[1]):
-            p[r, c], others[r, c] = chance_parts(x[r, c], m, t, sums)
+            p[r, c], others[r, c] = probability_and_complement(x[r, c], m, t, sums)
 
 
 @inline
@@ -80,14 +80,14 @@ def direction_rows(x, v, out, temperature):
             continue
         sums = row_sums(x[r], None, m, t, x[r])
         write_probabilities(x[r], p, 1.0, m, t, sums, None, False)
-        base = v[r, at_maximum(x[r], sign, m)]
+        base = v[r, first_maximum_of(x[r], sign, m)]
         unit = unit_of_direction(p, v[r])
         mean = mean_difference(p, v[r], base, unit)
         divisor = divisor_of(m, t)
         for c in range(p.size):
             off = difference(v[r, c], base, unit) - mean if p[c] > 0.0 else 0.0
             out[r, c] = p[c] * off / divisor
-        divide(out[r], t, divisor)
+        finish_division(out[r], t, divisor)
         if unit != 1.0:
             for c in range(p.size):
                 out[r, c] *= unit
