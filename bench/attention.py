@@ -24,7 +24,7 @@ from timing import PEAK, THREADS, Call, Check, duration, fresh_process, medians
 import hotmax as hm
 from hotmax._attention.packing import packed_columns, packed_rows
 from hotmax._core import threads
-from hotmax._kernels.attention.scores import TILE_KEYS, TILE_QUERIES, score
+from hotmax._kernels.attention.scores import TILE_KEYS, TILE_QUERIES, score_tile
 from hotmax._kernels.attention.values import add_values
 
 LENGTHS = (1024, 2048, 4096)
@@ -60,7 +60,7 @@ def kept(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, hidden: torch.Tensor
 @njit(nogil=True)
 def multiply(q, keys, values, scores, acc, visible, depths, factors):
     for first in range(0, keys.shape[0] * keys.shape[2] - TILE_KEYS + 1, TILE_KEYS):
-        score(q, keys, 0, first, first + TILE_KEYS, visible, scores, None)
+        score_tile(q, keys, 0, first, first + TILE_KEYS, visible, scores, None)
         add_values(scores, first, depths, values, True, acc, None, factors)
 
 

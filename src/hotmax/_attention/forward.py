@@ -13,7 +13,7 @@ from hotmax._attention.packing import packed_columns, packed_rows, ready
 from hotmax._core import threads
 from hotmax._core.arrays import Array
 from hotmax._kernels.attention.forward import (
-    Logits,
+    LogitTerms,
     LowParts,
     attend_heads,
     attend_tiles,
@@ -124,7 +124,7 @@ def by_heads(
     part, count = slice(own.start, own.stop), math.prod(heads.lead)
     q, results, sums = (a.reshape(count, *a.shape[-2:])[part] for a in (heads.q, out, numbers))
     temperature, sink = (np.array([a.flat[0]]) for a in (heads.temperature, heads.sink))
-    logits = Logits(heads.scale, temperature, sink, np.empty((0, 0), heads.kind), False)
+    logits = LogitTerms(heads.scale, temperature, sink, np.empty((0, 0), heads.kind), False)
 
     def work(start: int, stop: int) -> None:
         low = low_parts(heads, min(heads.padded(heads.queries), TILE_QUERIES))
@@ -162,7 +162,7 @@ def by_tiles(
 def attend_queries(tile: Tile, packed: KeysAndValues, out: Array, numbers: Array) -> None:
     """Attention of the queries of one tile."""
     heads = tile.heads
-    logits = Logits(
+    logits = LogitTerms(
         heads.scale,
         heads.per_query(heads.temperature, tile.index, tile.part),
         heads.per_query(heads.sink, tile.index, tile.part),

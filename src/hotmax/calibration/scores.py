@@ -88,7 +88,7 @@ def score_rows(
         score_probabilities(p, labels, soft, predictions, scores)
         return kernels.FINE, start
     block, inverse = examples.tempered(start, stop, temperature)
-    kind, row = kernels.score_rows(block, labels, soft, weights, inverse, predictions, scores)
+    kind, row = kernels.row_scores(block, labels, soft, weights, inverse, predictions, scores)
     return kind, start + row
 
 

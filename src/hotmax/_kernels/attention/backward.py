@@ -25,7 +25,7 @@ from hotmax._kernels.attention.gemm import (
     add_tile,
 )
 from hotmax._kernels.attention.online_softmax import LARGEST32, LARGEST64, exp2_double_double
-from hotmax._kernels.attention.scores import TILE_KEYS, score
+from hotmax._kernels.attention.scores import TILE_KEYS, score_tile
 from hotmax._kernels.attention.values import add_values
 from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.numeric.arithmetic import (
@@ -106,8 +106,8 @@ def gradient_tile(tile, keys, values, first, last, work):
     """p and factor * ds of one tile of queries and the keys first..last, 0 where not visible."""
     scores, lo, grads, grads_lo = work.scores, work.scores_lo, work.grads, work.grads_lo
     q, visible = tile.queries.q, tile.queries.visible
-    score(q, keys, 0, first, last, visible, scores, lo)
-    score(tile.dout, values, 0, first, last, visible, grads, grads_lo)
+    score_tile(q, keys, 0, first, last, visible, scores, lo)
+    score_tile(tile.dout, values, 0, first, last, visible, grads, grads_lo)
     for r in range(q.shape[0]):
         size = max(min(visible[r], last) - first, 0)
         gradient_row(scores, lo, grads, grads_lo, r, size, first, tile)

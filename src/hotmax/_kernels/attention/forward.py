@@ -37,7 +37,7 @@ from hotmax._kernels.attention.scores import (
     KeysAndValues,
     QueryTile,
     mask_and_bias,
-    score,
+    score_tile,
     set_betas,
 )
 from hotmax._kernels.attention.values import add_values, divide_double_double
@@ -47,7 +47,7 @@ from hotmax._kernels.simd.memory import borrowed, of_row
 from hotmax._kernels.simd.vectors import WIDTH, fma, load, maximum, store_some, widened
 
 
-class Logits(NamedTuple):
+class LogitTerms(NamedTuple):
     """What turns scores into logits; an array has a row for each query, or one for all."""
 
     scale: Any
@@ -111,7 +111,7 @@ def attend_packed(tile, keys, values, finite, scores, lo, acc, acc_lo, m):
     factors, depths = np.ones(count, acc.dtype), np.zeros(count, np.int64)
     for first in range(0, seen, TILE_KEYS):
         last = min(first + TILE_KEYS, seen)
-        score(tile.q, keys, 0, first, last, tile.visible, scores, lo)
+        score_tile(tile.q, keys, 0, first, last, tile.visible, scores, lo)
         update_softmax(count, first, last, tile, scores, lo, m, depths, factors)
         clear_vanished_rows(factors, acc, acc_lo)
         add_values(scores, first, depths, values, finite[first // TILE_KEYS], acc, acc_lo, factors)
@@ -139,7 +139,7 @@ def attend_unpacked(tile, size, keys, values, scores, lo, acc, acc_lo, m):
             score_directly(q, count, keys, first, last, scores)
         else:
             pack_rows(keys[first:last], rows[: -(-(last - first) // lanes)])
-            score(q, rows, first, first, last, tile.visible, scores, lo)
+            score_tile(q, rows, first, first, last, tile.visible, scores, lo)
         update_softmax(count, first, last, tile, scores, lo, m, depths, factors)
         clear_vanished_rows(factors, acc, acc_lo)
         if direct and add_values_directly(scores, count, depths, values, first, acc, factors):
@@ -225,7 +225,7 @@ def attend_tiles(queries, key_values, logits, first_visible, length, out, number
         pad_queries(queries[part], q[:count], beta.hi, beta.lo)
         for r in range(count):
             visible[r] = min(max(first_visible + first + min(r, size - 1), 0), length)
-        own_bias = bias[part] if bias.shape[0] > 1 else bias
+        own_bias = bias[first : first + count] if bias.shape[0] > 1 else bias
         tile = QueryTile(q[:count], beta, own_bias, logits.has_bias, visible[:count])
         attend(
             tile, size, key_values.keys, key_values.values, key_values.finite, scores[:count],
@@ -315,7 +315,7 @@ def attention_weights_tile(tile, keys, sink, scores, lo, logsumexp):
     bias, has_bias, beta, visible = tile.bias, tile.has_bias, tile.beta, tile.visible
     count = tile.q.shape[0]
     line = scores.reshape(-1)
-    score(tile.q, keys, 0, 0, visible[count - 1], visible, scores, lo)
+    score_tile(tile.q, keys, 0, 0, visible[count - 1], visible, scores, lo)
     for r in range(count):
         size, b, b_lo = visible[r], beta.hi[r], beta.lo[r]
         scores[r, size:] = 0.0

@@ -1,6 +1,6 @@
-"""Online softmax: exponentials of a row of scores, relative to its max_of_row score so far.
+"""Online softmax: exponentials of a row of scores, relative to its largest score so far.
 
-    m      the max_of_row z (or score) so far
+    m      the largest z (or score) so far
     l      sum exp(z - m)
     acc    sum exp(z - m) v
 

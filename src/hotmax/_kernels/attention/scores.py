@@ -77,7 +77,7 @@ def set_betas(scale, temperature, beta, beta_lo):
 
 
 @kernel
-def score(q, keys, origin, first, last, visible, scores, lo):
+def score_tile(q, keys, origin, first, last, visible, scores, lo):
     """scores[r, key - first] = q[r] . key, for the keys that query r, or a later one, can see.
 
     The panels begin at key `origin`.

@@ -2,7 +2,7 @@
 
     survey        checks of each row, and the gap of its label, before any temperature is known
     add_moments   the likelihood of beta = 1 / T over rows, with two derivatives
-    score_rows    confidence, correctness, negative log-likelihood and Brier score of each row
+    row_scores    confidence, correctness, negative log-likelihood and Brier score of each row
 
 Powers are computed in base 2, with beta2 = beta / ln 2. A row whose weight is 0 is skipped,
 whatever it holds. Sums run over a fixed block of rows in a fixed order. LANES rows of up to SHORT
@@ -36,7 +36,7 @@ LARGEST_FLOAT64 = 1.7976931348623157e308
 FINE, HAS_NAN, HAS_INF, IS_EMPTY, LABEL_IS_ABSENT = 0, 1, 2, 3, 4
 
 # Fields of the sums of `survey`, of the sums of `add_moments` and `add_flat_moments`, and of the
-# scores of `score_rows`.
+# scores of `row_scores`.
 WEIGHT, MISSES, SURVEYED = 0, 1, 2
 NLL, GRADIENT, CURVATURE, MOMENTS = 1, 2, 3, 4
 CONFIDENCE, CORRECT, LOSS, BRIER, SCORED = 0, 1, 2, 3, 4
@@ -345,7 +345,7 @@ def soft_scores(row, soft, m, beta, confidence, log_total, brier):
 
 
 @kernel
-def score_rows(x, labels, soft, weights, beta, predictions, scores):
+def row_scores(x, labels, soft, weights, beta, predictions, scores):
     """Confidence, correctness, nll and Brier score of each row at beta = 1 / T.
 
     Returns (status, row of the first error). A label whose logit is -inf has an nll of inf. Rows

@@ -76,9 +76,9 @@ def losses_of(row_fields, fields):
 def write_gradients(tile, n, terms, fields):
     """tile = p * weight * scale / T."""
     rest = (load(fields, TIES) - 1.0) + load(fields, BELOW)
-    factor = load(fields, SCALE_OVER_T) * load(fields, WEIGHT)
-    factor = factor / (1.0 + rest)
-    store(fields, LABEL_FACTOR, factor)
+    label_factor = load(fields, SCALE_OVER_T) * load(fields, WEIGHT)
+    factor = label_factor / (1.0 + rest)
+    store(fields, LABEL_FACTOR, label_factor)
     store(fields, FACTOR, factor)
     store(fields, AT_PEAK, -factor * rest)
     for c in range(n):

@@ -47,7 +47,7 @@ def add_targets(x, y, weights, amounts, gaps, m, scale):
 
 @kernel
 def target_parts(x, y, weights, m, temperature):
-    """(A, A_low, B, B_low) of a row of probabilities, before smoothing."""
+    """(A, A_lo, B, B_lo) of a row of probabilities, before smoothing."""
     kind, sign = regime(m, temperature), math.copysign(1.0, temperature)
     scale = scale_of(temperature) if kind == PLAIN else sign
     amounts, gaps, lost = np.zeros(2 * STRIP), np.zeros(2 * STRIP), 0
