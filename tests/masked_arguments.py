@@ -7,7 +7,7 @@ is refused. `test_masked_arrays` reads it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -80,10 +80,10 @@ ATTENTION_ALSO = {
     "sink": np.zeros((2, 1)),
     "temperature": np.ones((2, 1)),
 }
-MEASURED = {"logits": MANY, "labels": MANY_LABELS}
+MEASURED = {"logits": MANY, "targets": MANY_LABELS}
 MEASURED_MASKS = {
     "logits": left_out,
-    "labels": ignored,
+    "targets": ignored,
     "sample_weight": ZERO,
     "where": disallowed,
     "temperature": refused,
@@ -99,6 +99,16 @@ UNLABELLED = {"logits": left_out, "where": disallowed}
 def measured(call: Callable[..., Any], *but: str) -> Entry:
     masks = {name: meaning for name, meaning in MEASURED_MASKS.items() if name not in but}
     return Entry(call, MEASURED, masks, MEASURED_ALSO)
+
+
+def labelled(call: Callable[..., Any], *but: str) -> Entry:
+    """As `measured`, of a function whose targets can only be labels."""
+    entry = measured(call, *but)
+    arguments, masks = (
+        {"labels" if name == "targets" else name: value for name, value in part.items()}
+        for part in (entry.arguments, entry.masks)
+    )
+    return replace(entry, arguments=arguments, masks=masks)
 
 
 def drawn_with_penalties(**arguments: Any) -> Any:
@@ -335,14 +345,14 @@ TABLE: dict[str, Entry] = {
     "calibration.EvaluationState.update": measured(
         lambda **given: hm.calibration.EvaluationState().update(**given).result()
     ),
-    "conformal.fit": measured(conformal.fit),
+    "conformal.fit": labelled(conformal.fit),
     "conformal.Conformal.sets": Entry(
         lambda **given: conformal.fit(MANY, MANY_LABELS).sets(**given),
         {"logits": MANY},
         UNLABELLED,
         MEASURED_ALSO,
     ),
-    "conformal.Conformal.evaluate": measured(
+    "conformal.Conformal.evaluate": labelled(
         lambda **given: conformal.fit(MANY, MANY_LABELS).evaluate(**given),
         "temperature",
         "sample_weight",

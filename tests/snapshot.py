@@ -240,7 +240,7 @@ def near_calls() -> Iterator[Call]:
 
 def names_and_signatures() -> dict[str, str]:
     found = {}
-    for module in (hm, calibration, hm.io, hm.laws):
+    for module in (hm, calibration, hm.io, hm.laws, hm.plots):
         for name in sorted(module.__all__):
             thing = getattr(module, name)
             signature = str(inspect.signature(thing)) if callable(thing) else "value"

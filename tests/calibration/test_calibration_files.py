@@ -20,6 +20,8 @@ def test_saved_and_loaded(method, tmp_path):
     fitted = c.Calibrator(method, penalty=0.5).fit(z, labels)
     fitted.save(tmp_path / "calibrator.json")
     again = c.load(tmp_path / "calibrator.json")
+    assert type(again) is c.Calibrator
+    assert again.get_params() == fitted.get_params()
     np.testing.assert_array_equal(again.predict_proba(z), fitted.predict_proba(z))
     data = json.loads((tmp_path / "calibrator.json").read_text())
     assert data["format"] == "hotmax calibrator"
@@ -33,7 +35,9 @@ def test_limits_are_saved_too(tmp_path):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             c.TemperatureScaling().fit(z, labels).save(tmp_path / "t.json")
-        assert c.load(tmp_path / "t.json").temperature_ == temperature
+        loaded = c.load(tmp_path / "t.json")
+        assert type(loaded) is c.TemperatureScaling
+        assert loaded.temperature_ == temperature
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,9 @@ HARD_ROWS = np.array(
 
 def content(method="temperature", **changes):
     classes = 2 if method in ("platt", "beta") else 3
-    top = {"format": "hotmax calibrator", "version": 1, "method": method, "input": "logits"}
+    kind = "TemperatureScaling" if method == "temperature" else "Calibrator"
+    top = {"format": "hotmax calibrator", "version": 1, "class": kind}
+    top |= {"method": method, "input": "logits"}
     top |= {"penalty": 1.0, "bins": 15, "classes": classes, "parameters": PARAMETERS[method]}
     return {**top, **changes}
 
@@ -88,6 +90,9 @@ def test_the_largest_numbers_that_are_read_give_probabilities(path):
 @pytest.mark.parametrize(
     "changes",
     [
+        {"class": "list"},
+        {"class": ["Calibrator"]},
+        {"class": "TemperatureScaling", "method": "vector", "parameters": PARAMETERS["vector"]},
         {"classes": 3.9},
         {"classes": 3.0},
         {"classes": "3"},

@@ -75,8 +75,8 @@ def check_predictions(found):
     if y is not None:
         expect(y.dtype == np.int64 and y.shape == x.shape[:1], f"labels {y.dtype} {y.shape}")
         expect(y.min() >= 0 and y.max() < x.shape[1], "labels out of range")
-    if found.classes is not None:
-        expect(len(set(found.classes)) == x.shape[1], "names of classes")
+    if found.class_names is not None:
+        expect(len(set(found.class_names)) == x.shape[1], "names of classes")
     rows = x[:64].astype(np.float64)
     finite = rows[np.isfinite(rows.max(1))]
     if len(finite):
@@ -90,7 +90,7 @@ def check_unnoticed(found, original):
     if original.role == "predictions":
         kept = found.labels is not None and np.array_equal(found.labels, Y)
         expect(kept, "damage to labels went unnoticed")
-        expect(list(found.classes or ()) == NAMES, "damage to names went unnoticed")
+        expect(list(found.class_names or ()) == NAMES, "damage to names went unnoticed")
 
 
 def check_calibrator(fitted):
@@ -133,7 +133,7 @@ def read(original, path, only_damaged):
             if only_damaged and original.kind == "npz":
                 check_unnoticed(found, original)
         else:
-            check_predictions(hm.io.read(path.with_name("x.npy"), labels=path, classes=NAMES))
+            check_predictions(hm.io.read(path.with_name("x.npy"), labels=path, class_names=NAMES))
     except ValueError as error:
         expect(type(error) is ValueError, f"{type(error).__name__}: {error}")
         expect(not isinstance(error.__cause__, SLIPS), f"a slip: {error}")
@@ -153,8 +153,8 @@ def commands(original, path):
             ["calibrate", str(path)],
             ["apply", z, str(path), *out],
         ],
-        "labels": [["calibrate", x, "--labels", str(path), "--classes", ",".join(NAMES)]],
-        "names": [["softmax", x, "--classes", str(path)]],
+        "labels": [["calibrate", x, "--labels", str(path), "--class-names", ",".join(NAMES)]],
+        "names": [["softmax", x, "--class-names", str(path)]],
         "rows": [["softmax", str(path)], ["softmax", "--json", str(path)]],
         "calibrator": [["apply", str(path), x, *out]],
     }[original.role]

@@ -68,7 +68,9 @@ def csv(header, labels):
 
 def calibrator(method):
     classes = 2 if method in ("platt", "beta") else 3
-    top = {"format": "hotmax calibrator", "version": 1, "method": method, "input": "logits"}
+    kind = "TemperatureScaling" if method == "temperature" else "Calibrator"
+    top = {"format": "hotmax calibrator", "version": 1, "class": kind}
+    top |= {"method": method, "input": "logits"}
     top |= {"penalty": 1.0, "bins": 15, "classes": classes, "parameters": PARAMETERS[method]}
     return json.dumps(top).encode()
 

@@ -278,5 +278,5 @@ def test_what_is_no_file_is_refused(tmp_path):
 def test_wrong_arguments_are_not_the_file_s_fault(tmp_path):
     path = tmp_path / "a.npz"
     np.savez(path, logits=np.eye(2))
-    with pytest.raises(TypeError, match="classes must be a sequence of names, got 5"):
-        hm.io.read(path, classes=5)
+    with pytest.raises(TypeError, match="class_names must be a sequence of names, got 5"):
+        hm.io.read(path, class_names=5)

@@ -66,10 +66,10 @@ def test_one_long_label_does_not_widen_all(folder):
     np.save("x.npy", np.zeros((len(rows), 2)))
     pq.write_table(pa.table({"x": np.zeros(len(rows)), "y": [r[8:] for r in rows]}), "a.parquet")
     names = ["c", "d"]
-    refused_in_little_memory("a.csv", "label 'a' at line 1 is none of", classes=names)
-    refused_in_little_memory("x.npy", "is none of", "y.txt", labels="y.txt", classes=names)
-    refused_in_little_memory("a.parquet", "is none of", classes=["c"])
-    message = refused("a.csv", "is none of", classes=["a", "c"])
+    refused_in_little_memory("a.csv", "label 'a' at line 1 is none of", class_names=names)
+    refused_in_little_memory("x.npy", "is none of", "y.txt", labels="y.txt", class_names=names)
+    refused_in_little_memory("a.parquet", "is none of", class_names=["c"])
+    message = refused("a.csv", "is none of", class_names=["a", "c"])
     assert len(message) < 200
 
 

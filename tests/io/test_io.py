@@ -54,7 +54,7 @@ def test_logits_labels_and_names(folder, name):
     np.testing.assert_array_equal(found.logits, X)
     np.testing.assert_array_equal(found.labels, Y)
     assert found.labels.dtype == np.int64
-    assert found.classes == NAMES
+    assert found.class_names == NAMES
     assert found.source == name
     assert str(found).startswith(f"{name}: 7 rows, 3 classes, float")
     assert "label" in found.label_source
@@ -70,7 +70,7 @@ def test_npy_and_its_labels(folder):
     for name in ("y.npy", "y.npz", "y.txt", "y.csv", folder / "y.txt"):
         np.testing.assert_array_equal(hm.io.read("x.npy", labels=name).labels, Y)
     (folder / "names.txt").write_text("\n".join(NAMES[y] for y in Y))
-    found = hm.io.read("x.npy", labels="names.txt", classes=NAMES)
+    found = hm.io.read("x.npy", labels="names.txt", class_names=NAMES)
     np.testing.assert_array_equal(found.labels, Y)
     assert found.label_source == "names.txt"
 
@@ -84,7 +84,7 @@ def test_a_name_in_the_file_comes_before_a_file_of_that_name(folder):
 
 def test_parquet_lists(folder):
     table("a.parquet", id=list("abcdefg"), logits=X.tolist(), target=[NAMES[y] for y in Y])
-    found = hm.io.read("a.parquet", classes=NAMES)
+    found = hm.io.read("a.parquet", class_names=NAMES)
     np.testing.assert_array_equal(found.logits, X)
     np.testing.assert_array_equal(found.labels, Y)
     fixed = pa.FixedSizeListArray.from_arrays(pa.array(X.reshape(-1)), 3)
@@ -167,14 +167,14 @@ def read_text(folder, content, **options):
 def test_the_label_goes_by_its_name(folder, name):
     found = read_text(folder, f"{name},cat,dog\n1,0.5,2\n0,1.5,0\n")
     assert found.labels.tolist() == [1, 0]
-    assert found.classes == ("cat", "dog")
+    assert found.class_names == ("cat", "dog")
     assert found.label_source == f"column {name!r}"
 
 
 def test_the_label_is_the_last_column_if_it_is_text(folder):
     found = read_text(folder, "cat,dog,animal\n0.5,2,dog\n1.5,0,cat\n")
     assert found.labels.tolist() == [1, 0]
-    found = read_text(folder, "0.5,2,dog\n1.5,0,cat\n", classes=["cat", "dog"])
+    found = read_text(folder, "0.5,2,dog\n1.5,0,cat\n", class_names=["cat", "dog"])
     assert found.labels.tolist() == [1, 0]
     assert found.label_source == "the last column"
 
@@ -192,7 +192,7 @@ def test_without_a_header_the_last_column_is_the_label_if_it_can_be(folder):
 def test_with_a_header_numbers_are_logits(folder):
     found = read_text(folder, "cat,dog,fox\n0.5,2,1\n1.5,0,0\n")
     assert found.labels is None
-    assert found.classes == NAMES
+    assert found.class_names == NAMES
     found = read_text(folder, "cat,dog,fox\n0.5,2,1\n1.5,0,0\n", labels="last")
     assert found.labels.tolist() == [1, 0]
     found = read_text(folder, "cat,dog,kind\n0.5,2,1\n1.5,0,0\n", labels="kind")
@@ -202,7 +202,7 @@ def test_with_a_header_numbers_are_logits(folder):
 def test_columns_by_what_their_names_begin_with(folder):
     content = "id,score_cat,score_dog,label\nx1,0.5,2,dog\nx2,1.5,0,cat\n"
     found = read_text(folder, content, logits="score_")
-    assert found.classes == ("cat", "dog")
+    assert found.class_names == ("cat", "dog")
     assert found.labels.tolist() == [1, 0]
     table("a.parquet", id=["x", "y"], score_cat=[0.5, 1.5], score_dog=[2, 0], label=[1, 0])
     np.testing.assert_array_equal(hm.io.read("a.parquet", logits="score_").logits, found.logits)
@@ -216,7 +216,7 @@ def test_other_separators_quotes_and_a_byte_order_mark(folder):
     ):
         (folder / "a.csv").write_text(content, encoding="utf-8", newline="")
         found = hm.io.read("a.csv")
-        assert found.classes == ("cat", "dog")
+        assert found.class_names == ("cat", "dog")
         assert found.labels.tolist() == [1]
         assert found.logits.tolist() == [[0.5, 2.0]]
     (folder / "a.tsv").write_text("0.5\t1\n")
@@ -225,7 +225,7 @@ def test_other_separators_quotes_and_a_byte_order_mark(folder):
 
 def test_names_that_are_numbers(folder):
     found = read_text(folder, "0,1,2,label\n0.5,2,1,2\n1.5,0,0,0\n")
-    assert found.classes == ("0", "1", "2")
+    assert found.class_names == ("0", "1", "2")
     assert found.labels.tolist() == [2, 0]
     found = read_text(folder, "10,20,label\n0.5,2,20\n1.5,0,10\n")
     assert found.labels.tolist() == [1, 0]
@@ -276,14 +276,14 @@ def test_half_precision_and_integer_probabilities(folder):
 
 def test_probabilities_are_written_block_by_block(folder):
     blocks = (PROBABILITIES[i : i + 3] for i in (0, 3, 6))
-    hm.io.write("p.npz", blocks, shape=(7, 3), dtype=np.float32, labels=Y, classes=NAMES)
+    hm.io.write("p.npz", blocks, shape=(7, 3), dtype=np.float32, labels=Y, class_names=NAMES)
     with np.load("p.npz") as written:
         np.testing.assert_array_equal(written["probabilities"], PROBABILITIES)
         np.testing.assert_array_equal(written["labels"], Y)
         assert tuple(written["classes"]) == NAMES
     found = hm.io.read("p.npz", input="probabilities")
     np.testing.assert_array_equal(found.labels, Y)
-    assert found.classes == NAMES
+    assert found.class_names == NAMES
 
 
 def test_what_cannot_be_written_leaves_nothing(folder):

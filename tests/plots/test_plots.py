@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import subprocess
 import sys
 
@@ -10,11 +11,13 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from scipy import special
 
 import hotmax as hm
 from hotmax import plots
-from hotmax._core.pictures import COLORS, STYLE
+from hotmax.plots.style import COLORS, STYLE
 
 matplotlib.use("agg")
 
@@ -58,6 +61,14 @@ PICTURES = {
     plots.plot_confidence: before,
     plots.plot_temperature: fit,
     plots.plot_risk_coverage: lambda: hm.calibration.risk_coverage(Z, Y),
+    plots.plot_decomposition: lambda: hm.calibration.decompose(Z, Y),
+    plots.plot_selection: lambda: hm.calibration.select(
+        Z, Y, candidates=["identity", "temperature"]
+    ),
+    plots.plot_conformal: lambda: hm.calibration.conformal.fit(Z, Y).evaluate(Z, Y),
+    plots.plot_beams: lambda: search(),
+    plots.plot_coefficients: lambda: hm.SoftmaxRegression().fit(Z, Y).summary(),
+    plots.plot_laws: lambda: hm.laws.compare({"mine": hm.softmax}, only=[1, 2]),
 }
 
 
@@ -66,19 +77,61 @@ def test_every_picture_is_tried():
     assert drawn == set(PICTURES)
 
 
+def panels_of(figure):
+    """Axes that are no colour bar."""
+    return [ax for ax in figure.axes if ax.get_label() != "<colorbar>"]
+
+
+def search():
+    return hm.beam_search(lambda tokens: np.zeros((len(tokens), 3)), [0], width=2, length=2)
+
+
+METHODS = {
+    hm.calibration.Reliability: before,
+    hm.calibration.Evaluation: lambda: hm.calibration.evaluate(Z, Y),
+    hm.laws.Comparison: lambda: hm.laws.compare({"mine": hm.softmax}, only=[1]),
+    hm.laws.Scorecard: lambda: hm.laws.check(hm.softmax, only=[1]),
+}
+
+
+@pytest.mark.parametrize("result", [*(PICTURES[p] for p in PICTURES), *METHODS.values()])
+def test_a_result_draws_itself_alike(result):
+    """plot(ax=None) gives the Axes, plot(figure=None) the Figure."""
+    result = result()
+    if not hasattr(result, "plot"):
+        return
+    (name, *_) = inspect.signature(result.plot).parameters
+    drawn = result.plot()
+    assert isinstance(drawn, {"ax": Axes, "figure": Figure}[name])
+    given = plt.figure(layout="constrained")
+    given = given.subplots() if name == "ax" else given
+    assert result.plot(given) is given
+    assert result.plot(**{name: given}) is given
+    plt.close("all")
+
+
 @pytest.mark.parametrize("draw", PICTURES, ids=lambda draw: draw.__name__)
 def test_on_its_own_and_on_given_axes(draw):
     style = dict(matplotlib.rcParams)
     plt.close("all")
     result = PICTURES[draw]()
     assert plt.get_fignums() == []
-    ax = draw(result)
+    drawn = draw(result)
     assert len(plt.get_fignums()) == 1
-    ax.figure.canvas.draw()
-    figure, given = plt.subplots(layout="constrained")
-    assert draw(result, ax=given) is given
+    whole = "figure" in inspect.signature(draw).parameters
+    assert isinstance(drawn, Figure if whole else Axes)
+    drawn.get_figure().canvas.draw()
+    assert (len(panels_of(drawn.get_figure())) > 1) == whole
+    figure = plt.figure(layout="constrained")
+    if whole:
+        assert draw(result, figure=figure) is figure
+        part = plt.figure(layout="constrained").subfigures(1, 2)[0]
+        assert draw(result, figure=part) is part
+    else:
+        given = figure.subplots()
+        assert draw(result, ax=given) is given
     figure.canvas.draw()
-    assert len(plt.get_fignums()) == 2
+    assert len(plt.get_fignums()) == 2 + whole
     plt.close("all")
     assert dict(matplotlib.rcParams) == style
     assert draw.__doc__
@@ -118,7 +171,7 @@ def test_results_hold_what_is_drawn():
 
 
 def test_label_smoothing_is_least_where_it_says():
-    found = plots.smoothing([0.05, 0.2], classes=7)
+    found = plots.smoothing([0.05, 0.2], num_classes=7)
     step = found.margin[1] - found.margin[0]
     for least, losses in zip(found.minima, found.losses, strict=True):
         assert abs(found.margin[np.argmin(losses)] - least) <= step
@@ -168,15 +221,15 @@ def test_reliability_shows_bins_gaps_and_counts():
 
 
 def test_ties_and_limits_are_seen():
-    ax = plots.plot_sweep(plots.sweep([3.0, 3.0, 2.0], classes=["cat", "dog", "fox"]))
-    upper, lower = ax.child_axes
+    figure = plots.plot_sweep(plots.sweep([3.0, 3.0, 2.0], class_names=["cat", "dog", "fox"]))
+    upper, lower = figure.axes
     lines = {line.get_label(): line for line in upper.lines}
     assert lines["cat: 3"].get_linestyle() != "-"
     assert lines["cat: 3"]._dash_pattern != lines["dog: 3"]._dash_pattern
     assert [tick.get_text() for tick in lower.get_xticklabels()][-1] == "\N{INFINITY}"
     plt.close("all")
     some = plots.plot_sweep(plots.sweep([1.0, 2.0], [0.5, 1.0, 2.0]))
-    names = [tick.get_text() for tick in some.child_axes[1].get_xticklabels()]
+    names = [tick.get_text() for tick in some.axes[1].get_xticklabels()]
     assert names == ["0.5", "1", "2"]
     plt.close("all")
 
@@ -194,7 +247,7 @@ def test_many_classes():
 
 def test_names_that_look_like_mathematics():
     names = ["$x$", "a$b", "<script>", "a very long name indeed"]
-    ax = plots.plot_probabilities(plots.probabilities(np.arange(4.0), classes=names))
+    ax = plots.plot_probabilities(plots.probabilities(np.arange(4.0), class_names=names))
     ax.figure.canvas.draw()
     plt.close("all")
 
@@ -206,14 +259,14 @@ def test_names_that_look_like_mathematics():
         (lambda: plots.sweep([]), ValueError, "one row"),
         (lambda: plots.sweep([1.0], [[1.0]]), ValueError, "one list"),
         (lambda: plots.plot_sweep(plots.sweep([1.0], [-1.0])), ValueError, "from 0 up, got -1"),
-        (lambda: plots.probabilities([1.0, 2.0], classes=["a"]), ValueError, "list of 2 names"),
-        (lambda: plots.probabilities([1.0], classes="a"), ValueError, "list of 1 names"),
+        (lambda: plots.probabilities([1.0, 2.0], class_names=["a"]), ValueError, "list of 2 names"),
+        (lambda: plots.probabilities([1.0], class_names="a"), ValueError, "list of 1 names"),
         (lambda: plots.slope(1), ValueError, "points"),
         (lambda: plots.loss_gradients(0), ValueError, "points"),
         (lambda: plots.contour(extent=0), ValueError, "extent"),
         (lambda: plots.contour(points=1), ValueError, "points"),
         (lambda: plots.smoothing([1.0]), ValueError, "amounts"),
-        (lambda: plots.smoothing(classes=1), ValueError, "classes"),
+        (lambda: plots.smoothing(num_classes=1), ValueError, "num_classes"),
     ],
 )
 def test_bad_arguments(call, error, words):

@@ -212,7 +212,7 @@ BY_POSITION = {
     "beam_search": {"start"},
     "add_bias": {"tokens"},
     "penalize": {"tokens"},
-    "report": {"labels", "classes"},
+    "report": {"labels", "class_names"},
     "smooth_labels": {"label_smoothing"},
 }
 

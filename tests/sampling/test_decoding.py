@@ -237,8 +237,8 @@ def test_plots():
     figure = hm.frequencies([2.0, 1.0, 3.0, 5.0, 4.0], seed=0).plot()
     assert len(figure.axes) == 4
     assert [bar.get_height() for bar in figure.axes[0].patches][3] == 1.0
-    figure = hm.beam_search(step, [0, 1], width=3, length=4).plot()
-    assert len(figure.axes[0].patches) == 3
+    ax = hm.beam_search(step, [0, 1], width=3, length=4).plot()
+    assert len(ax.patches) == 3
 
 
 def test_plots_say_what_to_install(monkeypatch):

@@ -47,7 +47,7 @@ def test_every_figure(size, n):
         hm.saturation(logits),
         hm.saturation(logits * 2.5, temperature=2.5),
         hm.saturation(logits.T, axis=0),
-        hm.saturation(reference.naive_softmax(logits), probabilities=True),
+        hm.saturation(reference.naive_softmax(logits), input="probabilities"),
     ):
         for name, value in want.items():
             assert getattr(found, name) == pytest.approx(value, rel=1e-11), name
@@ -165,13 +165,13 @@ def test_plot():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("agg")
     found = hm.saturation(normal(50, 20))
-    axes = found.plot()
+    axes = found.plot().axes
     assert [sum(bar.get_height() for bar in ax.patches) for ax in axes] == [1000, 1000]
-    for ax in hm.saturation([0.0, 1.0]).plot():
+    for ax in hm.saturation([0.0, 1.0]).plot().axes:
         ax.figure.canvas.draw()
         assert not any(tick.get_text() for tick in ax.get_yticklabels(minor=True))
-    figure, (upper, _) = matplotlib.pyplot.subplots(2, 2)
-    assert found.plot(upper)[0].figure is figure
+    left, _ = matplotlib.pyplot.figure().subfigures(1, 2)
+    assert found.plot(left) is left
     matplotlib.pyplot.close("all")
 
 
@@ -182,8 +182,9 @@ def test_plot():
         (([1.0, math.inf],), {}, ValueError, r"\+inf"),
         (([1.0],), {}, ValueError, "two classes"),
         (([1.0, 2.0],), {"temperature": 0}, ValueError, "temperature must not be 0"),
-        (([1.0, 2.0],), {"probabilities": True}, ValueError, "from 0 to 1"),
-        (([0.1, 0.2],), {"probabilities": True}, ValueError, "add up to 1, got a sum of 0.3"),
+        (([1.0, 2.0],), {"input": "probs"}, ValueError, 'input must be "logits" or'),
+        (([1.0, 2.0],), {"input": "probabilities"}, ValueError, "from 0 to 1"),
+        (([0.1, 0.2],), {"input": "probabilities"}, ValueError, "add up to 1, got a sum of 0.3"),
         (([1.0, 2.0],), {"target": -1}, ValueError, "target"),
         (([1.0, 2.0],), {"target": "much"}, TypeError, "target"),
     ],

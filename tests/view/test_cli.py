@@ -98,19 +98,19 @@ def test_rows_from_files(right, folder):
         (row,) = json.loads(right("softmax", name, "--row", "1", "--json"))["rows"]
         assert row["logits"] == [3, 5]
     assert "cat" in right("softmax", "rows.csv")
-    assert "\nmouse " in right("softmax", "rows.txt", "--classes", "mouse,rat", "--row", "0")
+    assert "\nmouse " in right("softmax", "rows.txt", "--class-names", "mouse,rat", "--row", "0")
     (folder / "names.txt").write_text("mouse\nrat\n")
-    assert "\nmouse " in right("softmax", "rows.npy", "--classes", "names.txt", "--row", "0")
+    assert "\nmouse " in right("softmax", "rows.npy", "--class-names", "names.txt", "--row", "0")
 
 
 def test_the_likeliest_first(right):
     (row,) = json.loads(right("softmax", "1", "5", "3", "--top", "2", "--json"))["rows"]
-    assert row["classes"] == ["1", "2"]
+    assert row["class_names"] == ["1", "2"]
     assert len(right("softmax", "1", "5", "3", "--top", "2").splitlines()) == 4
 
 
 def test_names_that_would_move_the_cursor(right):
-    out = right("softmax", "1", "2", "--classes", "\x1b[31mred,dog\r")
+    out = right("softmax", "1", "2", "--class-names", "\x1b[31mred,dog\r")
     assert r"\x1b[31mred" in out
     assert r"dog" in out
     assert "\r" not in out
@@ -130,7 +130,7 @@ def test_names_that_would_move_the_cursor(right):
         (("softmax", "1", "-x"), "Unknown option"),
         (("softmax", "1", "2", "--top", "0"), "--top must be at least 1"),
         (("softmax", "1", "2", "--row", "1"), "--row must lie in 0..0, got 1"),
-        (("softmax", "1", "2", "--classes", "a"), "1 names of classes for 2 logits"),
+        (("softmax", "1", "2", "--class-names", "a"), "1 names of classes for 2 logits"),
         (("softmax", "1", "--input", "scores"), "scores"),
         (("sotfmax", "1"), 'Did you mean "softmax"?'),
         (("sweep", "1", "2", "-T", "1,x"), "must be numbers between commas, got '1,x'"),
@@ -232,13 +232,13 @@ def test_a_sweep_as_a_picture(right, folder, monkeypatch):
 
     seen = []
 
-    def sweep(logits, temperatures=None, *, classes=None):
-        seen.append((list(logits), temperatures, classes))
+    def sweep(logits, temperatures=None, *, class_names=None):
+        seen.append((list(logits), temperatures, class_names))
         return "a sweep"
 
-    def plot_sweep(swept, *, ax=None):
+    def plot_sweep(swept, *, figure=None):
         assert swept == "a sweep"
-        return pyplot.subplots()[1]
+        return pyplot.subplots()[0]
 
     plots = types.SimpleNamespace(sweep=sweep, plot_sweep=plot_sweep)
     monkeypatch.setattr(hotmax, "plots", plots, raising=False)

@@ -203,9 +203,9 @@ class Page:
 def reports(monkeypatch):
     calls = []
 
-    def report(logits, labels=None, classes=None, *, title=None, seed=0, progress=None):
+    def report(logits, labels=None, class_names=None, *, title=None, seed=0, progress=None):
         progress("working", 0.5)
-        calls.append((np.asarray(logits), labels, classes, title, seed))
+        calls.append((np.asarray(logits), labels, class_names, title, seed))
         return Page()
 
     monkeypatch.setattr(hm, "report", report, raising=False)
@@ -228,7 +228,7 @@ def test_report(right, refused, predictions, reports, folder):
 
 def test_report_of_the_demo(right, reports, folder, monkeypatch):
     made = types.SimpleNamespace(
-        logits=np.eye(2), labels=[0, 1], classes=None, title="Digits", story="Once upon a time."
+        logits=np.eye(2), labels=[0, 1], class_names=None, title="Digits", story="Once upon a time."
     )
     demo = types.SimpleNamespace(predictions=lambda: made)
     monkeypatch.setattr(hotmax.view, "demo", demo, raising=False)

@@ -202,7 +202,7 @@ def test_a_full_disk(unbuffered):
 
 
 def test_ascii_where_the_terminal_has_no_more():
-    done = shell("hotmax softmax 1 2 --classes é,b; hotmax sweep 1 2", PYTHONIOENCODING="ascii")
+    done = shell("hotmax softmax 1 2 --class-names é,b; hotmax sweep 1 2", PYTHONIOENCODING="ascii")
     assert done.stderr == ""
     assert "#" * 20 in done.stdout
     assert r"\xe9" in done.stdout
@@ -262,7 +262,7 @@ def test_tables_keep_to_the_terminal(terminal, monkeypatch, width):
     monkeypatch.setattr("hotmax.view.cli.probabilities.screen_width", lambda: width)
     long = "a name that is longer than the terminal is wide in every case that is tried here,dog"
     for arguments in (
-        ("softmax", "1", "2", "--classes", long),
+        ("softmax", "1", "2", "--class-names", long),
         ("sample", "1", "-2", "3"),
         ("sweep", *map(str, range(12))),
     ):

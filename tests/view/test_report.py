@@ -80,13 +80,13 @@ def test_the_interval_of_ece_is_that_of_a_bootstrap_over_rows(result):
 
 def test_classes(result):
     p, y = reference.softmax(Z[SCORING]), Y[SCORING]
-    for one in result.assessment.classes:
+    for one in result.assessment.worst_classes:
         rows = p.argmax(1) == one.number
         assert one.rows == rows.sum()
         assert one.confidence == pytest.approx(p.max(1)[rows].mean(), rel=1e-7)
         assert one.accuracy.value == pytest.approx((y[rows] == one.number).mean(), rel=1e-12)
-    assert len(result.assessment.classes) == 4
-    sure = [one.confidence - one.accuracy.interval[1] for one in result.assessment.classes]
+    assert len(result.assessment.worst_classes) == 4
+    sure = [one.confidence - one.accuracy.interval[1] for one in result.assessment.worst_classes]
     assert sure == sorted(sure, reverse=True)
 
 
@@ -94,7 +94,7 @@ def test_classes_that_are_rarely_predicted_are_not_called_the_worst():
     z, y = sample(400, 150)
     found = hm.report(z, y)
     rows = np.bincount(z[halves(400)[1]].argmax(1), minlength=150)
-    assert all(rows[one.number] >= 10 for one in found.assessment.classes)
+    assert all(rows[one.number] >= 10 for one in found.assessment.worst_classes)
     assert (rows < 10).all()
     assert "No class is predicted in 10 of the scoring rows" in found.to_html()
 

@@ -135,7 +135,9 @@ def test_names_in_any_script():
     names = ["\u732b", "\u0643\u0644\u0628", "\U0001f600", "\u00e9t\u00e9"]
     found = hm.report(Z, Y, names)
     picture = svg(
-        lambda ax: plot_classes(found.assessment.classes, names=found.names, ax=ax),
+        lambda figure: plot_classes(
+            found.assessment.worst_classes, class_names=names, ax=figure.subplots()
+        ),
         "classes", "title", "text", 4.4, 3.3,
     )  # fmt: skip
     assert all(name in picture for name in names)

@@ -33,7 +33,7 @@ from hotmax._regression.summary import (
     infer,
     summarise,
 )
-from hotmax._regression.targets import as_chances, numbers_of, weigh
+from hotmax._regression.targets import numbers_of, target_probabilities, weigh
 from hotmax._softmax.functions import log_softmax, softmax
 
 KEPT = 200  # coefficients up to which a fit takes their covariance along
@@ -136,7 +136,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _check_options(self) -> None:
         if self.C is not None and not as_real(self.C, "C") > 0.0:
             raise ValueError(f"C must be above 0 (inf or None for no penalty), got {self.C!r}")
-        self._heat()
+        self._temperature()
         as_smoothing(self.label_smoothing)
         if self.solver not in SOLVERS:
             raise ValueError(f"solver must be one of {', '.join(SOLVERS)}, got {self.solver!r}")
@@ -155,11 +155,11 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"class_weight must be a dict, 'balanced' or None, got {self.class_weight!r}"
             )
 
-    def _heat(self) -> float:
-        heat = as_real(self.temperature, "temperature")
-        if not 0.0 < heat < math.inf:
+    def _temperature(self) -> float:
+        temperature = as_real(self.temperature, "temperature")
+        if not 0.0 < temperature < math.inf:
             raise ValueError(f"temperature must be above 0 and finite, got {self.temperature!r}")
-        return heat
+        return temperature
 
     def _read(
         self, X: Any, y: Any, sample_weight: Any, classes: Array | None, reset: bool
@@ -183,9 +183,9 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             weights = _check_sample_weight(
                 sample_weight, x, dtype=FLOAT64, ensure_non_negative=True
             )
-        labels, chances = None, None
+        labels, probabilities = None, None
         if y.ndim == 2 and y.shape[1] > 1:
-            chances = as_chances(y)
+            probabilities = target_probabilities(y)
             classes = np.arange(y.shape[1]) if classes is None else classes
             if classes.size != y.shape[1]:
                 raise ValueError(f"y must have {classes.size} columns, got {y.shape[1]}")
@@ -199,18 +199,18 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "SoftmaxRegression needs samples of at least 2 classes in the data, but the data "
                 f"contains only one class: {classes.tolist()[0]!r}"
             )
-        weights = weigh(weights, self.class_weight, labels, chances, classes)
+        weights = weigh(weights, self.class_weight, labels, probabilities, classes)
         if weights is not None and not weights.sum() > 0.0:
             raise ValueError("sample_weight and class_weight leave no row with weight")
         return (
             Data(
                 x,
                 labels,
-                chances,
+                probabilities,
                 weights,
                 classes.size,
                 bool(self.fit_intercept),
-                self._heat(),
+                self._temperature(),
                 as_smoothing(self.label_smoothing),
             ),
             classes,
@@ -369,18 +369,18 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: object) -> Array:
         """softmax((W x + b) / T): (rows, classes)."""
-        p: Array = softmax(self._logits(X), temperature=self._heat())
+        p: Array = softmax(self._logits(X), temperature=self._temperature())
         return p
 
     def predict_log_proba(self, X: object) -> Array:
         """Its logarithm, with all digits of small and of nearly certain probabilities."""
-        logs: Array = log_softmax(self._logits(X), temperature=self._heat())
+        logs: Array = log_softmax(self._logits(X), temperature=self._temperature())
         return logs
 
     def predict(self, X: object) -> Array:
         """The likeliest class of each row."""
-        places = self._logits(X).argmax(axis=1)
-        chosen: Array = self.classes_[places]
+        predicted = self._logits(X).argmax(axis=1)
+        chosen: Array = self.classes_[predicted]
         return chosen
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -389,9 +389,9 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         refuse_masked(sample_weight, "sample_weight")
         if np.ndim(y) < 2 or np.shape(y)[1] == 1:
             return float(super().score(X, y, sample_weight))
-        chances = as_chances(np.asarray(y))
+        probabilities = target_probabilities(np.asarray(y))
         chosen = self._logits(X).argmax(axis=1)
-        hits = chances[np.arange(chosen.size), chosen]
+        hits = probabilities[np.arange(chosen.size), chosen]
         return float(np.average(hits, weights=sample_weight))
 
     # --- inference ----------------------------------------------------------------------------
@@ -459,7 +459,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.C is not None and float(self.C) < math.inf:
             notes.append(f"penalised, C = {self.C:g}: coefficients are shrunk towards 0")
         return summarise(
-            inference, theta, self.classes_, named, number, float(level), self._heat(), notes
+            inference, theta, self.classes_, named, number, float(level), self._temperature(), notes
         )
 
     def _base(self, base: object) -> int | None:
@@ -467,7 +467,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return None
         if isinstance(base, str) and base == "first":
             return 0
-        places = np.flatnonzero(self.classes_ == base)
-        if places.size != 1:
+        found = np.flatnonzero(self.classes_ == base)
+        if found.size != 1:
             raise ValueError(f"base must be one of {self.classes_.tolist()}, got {base!r}")
-        return int(places[0])
+        return int(found[0])

@@ -114,14 +114,14 @@ class Data:
 
     Attributes:
         x: (rows, features): an array, or a CSR array of SciPy.
-        labels: Class numbers, or None if there are `chances`.
-        chances: Probabilities of the classes, or None.
+        labels: Class numbers, or None if there are `probabilities`.
+        probabilities: Probabilities of the classes, or None.
         weights: A float64 weight for each row, or None if all are 1.
     """
 
     x: Any
     labels: Array | None
-    chances: Array | None
+    probabilities: Array | None
     weights: Array | None
     classes: int
     intercept: bool
@@ -155,8 +155,8 @@ class Data:
             s = None if self.weights is None else self.weights[part]
             if self.labels is not None:
                 counts += np.bincount(self.labels[part], s, self.classes)
-            elif self.chances is not None:
-                y = self.chances[part].astype(FLOAT64, copy=False)
+            elif self.probabilities is not None:
+                y = self.probabilities[part].astype(FLOAT64, copy=False)
                 counts += y.sum(0) if s is None else s @ y
         share: Array = counts / self.total
         return share
@@ -176,7 +176,7 @@ class Passes:
         self.rows: Any = SparseRows(data.x) if data.is_sparse else DenseRows(data.x, kind)
         self.temperature = np.array([data.temperature])
         self.class_weights = np.empty(0)
-        if data.smoothing or data.chances is not None:
+        if data.smoothing or data.probabilities is not None:
             self.class_weights = np.ones(data.classes)
 
     def _sum(self, work: Callable[[slice, Array], None], size: int) -> Array:
@@ -225,8 +225,8 @@ class Passes:
             options = (self.class_weights, data.smoothing, 1.0, values, g, self.temperature)
             if data.labels is not None:
                 label_losses(z, data.labels[part], *options)
-            elif data.chances is not None:
-                target_losses(z, np.ascontiguousarray(data.chances[part], z.dtype), *options)
+            elif data.probabilities is not None:
+                target_losses(z, np.ascontiguousarray(data.probabilities[part], z.dtype), *options)
             if data.weights is not None:
                 values *= data.weights[part]
                 g *= data.weights[part, None].astype(z.dtype)

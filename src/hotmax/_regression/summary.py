@@ -165,32 +165,9 @@ class RegressionSummary:
 
         The intercept is on another scale than the features, and is left out unless asked for.
         """
-        if ax is None:
-            try:
-                import matplotlib.pyplot as plt
-            except ImportError:
-                raise ImportError('plots need matplotlib: pip install "hotmax[plot]"') from None
-            size = 0.22 * len(self.names) * (0.6 + 0.4 * len(self.classes))
-            _, ax = plt.subplots(figsize=(6.4, max(1.6 + size, 2.4)), layout="constrained")
-        shown = [i for i, name in enumerate(self.names) if intercept or name != INTERCEPT]
-        places = np.arange(len(shown))[::-1]
-        gap = 0.8 / len(self.classes)
-        for number in range(len(self.classes)):
-            middle = self.coefficients[number, shown]
-            reach = np.stack([middle - self.low[number, shown], self.high[number, shown] - middle])
-            off = ((len(self.classes) - 1) / 2 - number) * gap
-            style = {"fmt": "o", "markersize": 3.5, "linewidth": 1.2}
-            ax.errorbar(middle, places + off, xerr=reach, label=str(self.classes[number]), **style)
-        ax.axvline(0.0, color="0.6", linewidth=1, zorder=0)
-        ax.set_yticks(places, [self.names[i] for i in shown])
-        ax.set_ylim(-0.6, len(shown) - 0.4)
-        ax.set_xlabel(f"coefficient, with its {self.level:.0%} interval")
-        against = "the mean of all classes" if self.base is None else str(self.base)
-        ax.set_title(f"against {against}", loc="left", fontsize=10)
-        ax.spines[["top", "right", "left"]].set_visible(False)
-        ax.tick_params(axis="y", length=0)
-        ax.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-        return ax
+        from hotmax.plots import plot_coefficients
+
+        return plot_coefficients(self, ax=ax, intercept=intercept)
 
 
 INTERCEPT = "intercept"

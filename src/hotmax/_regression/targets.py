@@ -10,7 +10,7 @@ import numpy as np
 from hotmax._core.arrays import FLOAT64, Array
 
 
-def as_chances(y: Array) -> Array:
+def target_probabilities(y: Array) -> Array:
     """Rows of probabilities, checked."""
     if y.dtype.kind not in "fiub":
         raise TypeError(f"y with several columns must hold probabilities, got {y.dtype}")
@@ -27,20 +27,20 @@ def as_chances(y: Array) -> Array:
 
 def numbers_of(y: Array, classes: Array) -> Array:
     """The place of each label among the classes."""
-    places = np.searchsorted(classes, y)
-    places[places == classes.size] = 0
-    wrong = np.flatnonzero(classes[places] != y)
+    indices = np.searchsorted(classes, y)
+    indices[indices == classes.size] = 0
+    wrong = np.flatnonzero(classes[indices] != y)
     if wrong.size:
         label = y[wrong[:1]].tolist()[0]
         raise ValueError(f"y holds {label!r}, which is not one of the classes {classes.tolist()}")
-    return places.astype(np.int64, copy=False)
+    return indices.astype(np.int64, copy=False)
 
 
 def weigh(
     weights: Array | None,
     class_weight: Mapping[Any, float] | str | None,
     labels: Array | None,
-    chances: Array | None,
+    probabilities: Array | None,
     classes: Array,
 ) -> Array | None:
     """The weight of each row, with that of its class."""
@@ -58,9 +58,9 @@ def weigh(
         if labels is not None:
             counts = np.bincount(labels, weights, classes.size)
         else:
-            assert chances is not None
-            counts = chances.sum(axis=0) if weights is None else weights @ chances
+            assert probabilities is not None
+            counts = probabilities.sum(axis=0) if weights is None else weights @ probabilities
         there = counts > 0.0
         factors = np.where(there, counts.sum() / (classes.size * np.where(there, counts, 1.0)), 0.0)
-    own = factors[labels] if labels is not None else chances @ factors
+    own = factors[labels] if labels is not None else probabilities @ factors
     return own if weights is None else weights * own

@@ -132,12 +132,12 @@ def whiten(data: Data, price: Array) -> Coordinates:
     small = features**2 <= 2 * rows * data.classes and features <= LARGEST
     if features <= SQUARE or small:
         means, products, used = column_products(data)
-        places = np.diag_indices(features)
-        diagonal = products[places]
-        spread = np.sqrt(diagonal)
-        varies = spread > 1e-12 * np.abs(means)
-        near = np.abs(means[varies]) <= OFFSET * spread[varies]
-        sizes = (spread[varies] > OFFSET**-3) & (spread[varies] < OFFSET**3)
+        diagonal_indices = np.diag_indices(features)
+        diagonal = products[diagonal_indices]
+        deviations = np.sqrt(diagonal)
+        varies = deviations > 1e-12 * np.abs(means)
+        near = np.abs(means[varies]) <= OFFSET * deviations[varies]
+        sizes = (deviations[varies] > OFFSET**-3) & (deviations[varies] < OFFSET**3)
         is_mild = bool((near & sizes).all())
         products *= curve
         if used < rows and (diagonal > 0.0).any():
@@ -148,7 +148,7 @@ def whiten(data: Data, price: Array) -> Coordinates:
         # What no row can tell apart (constant columns, copies) must not become a direction of its
         # own length: more so with the noise of float32.
         noise = np.sqrt(np.finfo(data.x.dtype).eps)
-        products[places] = np.where(own > 0.0, own * (1.0 + noise), 1.0)
+        products[diagonal_indices] = np.where(own > 0.0, own * (1.0 + noise), 1.0)
         lower = cholesky(products, lower=True, overwrite_a=True, check_finite=False)
         return Rotated(lower, means, level, is_mild)
     means, variances = column_moments(data)

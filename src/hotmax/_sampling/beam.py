@@ -12,7 +12,6 @@ import numpy as np
 
 from hotmax._backends.protocol import to_numpy
 from hotmax._core.arrays import Array, refuse_masked, split_mask
-from hotmax._core.pictures import SKY, axes_of, picture
 from hotmax._sampling.steps import MOST_STEPS, Number
 from hotmax._softmax.functions import log_softmax
 
@@ -56,18 +55,11 @@ class Beams:
         )
         return f"<table>{''.join(cells)}</table>"
 
-    @picture
-    def plot(self, axes: Any = None) -> Any:
-        """The probabilities of the sequences as bars."""
-        axes = axes_of(axes, 5.0, 0.35 * len(self.sequences) + 0.9)
-        names = [" ".join(map(str, tokens[-12:])) for tokens in self.sequences]
-        places = range(len(names))
-        axes.barh(places, np.exp(self.log_probabilities), color=SKY)
-        axes.set_yticks(places, names)
-        axes.invert_yaxis()
-        axes.grid(False, axis="y")
-        axes.set_xlabel("probability of the sequence")
-        return axes.figure
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the sequences' probabilities on a matplotlib Axes, which is returned."""
+        from hotmax.plots import plot_beams
+
+        return plot_beams(self, ax=ax)
 
 
 class _Search:

@@ -11,7 +11,6 @@ import numpy as np
 
 from hotmax._backends.protocol import to_numpy
 from hotmax._core.arrays import Array, as_temperature, split_mask
-from hotmax._core.pictures import BLUE, SKY, percent, picture
 from hotmax._sampling.sample import sample
 from hotmax._sampling.steps import MOST_DRAWS, Number
 from hotmax._softmax.functions import softmax
@@ -72,65 +71,14 @@ class Frequencies:
         caption = f"{self.draws} draws at each temperature: frequency (probability)"
         return f"<table><caption>{caption}</caption><tr>{head}</tr>{body}</table>"
 
-    @picture
-    def plot(self, axes: Any = None) -> Any:
-        """Bars of the frequencies, a dot at each probability; one panel for each temperature."""
-        from matplotlib import pyplot
+    def plot(self, figure: Any = None) -> Any:
+        """Bars of the frequencies, a dot at each probability; one panel for each temperature.
 
-        count = self.temperatures.size
-        if axes is None:
-            columns = min(count, 4)
-            rows = -(-count // columns)
-            _, axes = pyplot.subplots(
-                rows,
-                columns,
-                figsize=(2.2 * columns + 0.4, 2.4 * rows),
-                sharey=True,
-                squeeze=False,
-                layout="constrained",
-            )
-            for spare in np.ravel(axes)[count:]:
-                spare.remove()
-            axes = np.ravel(axes)[:count]
-        places = np.ravel(axes)
-        if places.size != count:
-            raise ValueError(f"axes must be {count} panels, one for each temperature")
-        classes = np.arange(self.logits.size)
-        for number, (panel, t) in enumerate(zip(places, self.temperatures, strict=True)):
-            panel.bar(classes, self.frequencies[number], color=SKY, label="drawn")
-            panel.errorbar(
-                classes,
-                self.probabilities[number],
-                2.0 * self.standard_errors[number],
-                fmt="o",
-                color=BLUE,
-                markersize=3,
-                linewidth=1,
-                label="p, two errors",
-            )
-            if classes.size <= 6:
-                tops = np.maximum(self.frequencies, self.probabilities + 2 * self.standard_errors)
-                for c in classes:
-                    text = f"{100 * self.frequencies[number, c]:.0f} %"
-                    panel.annotate(
-                        text,
-                        (c, tops[number, c]),
-                        (0, 3),
-                        textcoords="offset points",
-                        ha="center",
-                        fontsize=7,
-                    )
-            panel.set_title(f"T = {t:g}")
-            panel.set_xlabel("class")
-            panel.grid(False, axis="x")
-            if classes.size <= 12:
-                panel.set_xticks(classes)
-            panel.set_ylim(0.0, 1.25)
-            panel.set_yticks(np.linspace(0, 1, 5))
-            percent(panel.yaxis)
-        places[0].set_ylabel(f"share of {self.draws} draws")
-        places[-1].legend(loc="upper right", handlelength=1.2, fontsize=7)
-        return places[0].figure
+        Draws on a matplotlib Figure, which is returned.
+        """
+        from hotmax.plots import plot_frequencies
+
+        return plot_frequencies(self, figure=figure)
 
 
 def frequencies(

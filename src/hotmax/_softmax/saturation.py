@@ -18,7 +18,6 @@ from hotmax._attention.heads import Heads
 from hotmax._backends.operation import NATIVE, NUMBERS, dispatch, operation
 from hotmax._core.arrays import Array, Axis, Rows
 from hotmax._core.checks import as_real
-from hotmax._core.pictures import BLUE, VERMILION, picture
 from hotmax._kernels.softmax.saturation import jacobian_norms
 from hotmax._softmax.functions import entropy, softmax
 from hotmax._softmax.target_entropy import LARGEST, limits, solve
@@ -83,29 +82,11 @@ class Saturation:
         cells = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in self.lines())
         return f"<table>{cells}</table>"
 
-    @picture
-    def plot(self, axes: Any = None) -> Any:
-        """Histograms of p and of p (1 - p), on two matplotlib axes; gives the axes."""
-        if axes is None:
-            import matplotlib.pyplot as plt
+    def plot(self, figure: Any = None) -> Any:
+        """Draw histograms of p and of p (1 - p) on a matplotlib Figure, which is returned."""
+        from hotmax.plots import plot_saturation
 
-            _, axes = plt.subplots(1, 2, figsize=(7, 3), layout="constrained")
-        kinds = (
-            (self.histogram, "p", {"color": BLUE}),
-            (self.slope_histogram, "p (1 - p)", {"color": VERMILION, "hatch": "///"}),
-        )
-        for ax, (counts, name, look) in zip(axes, kinds, strict=True):
-            ax.bar(EDGES[:-1], counts, np.diff(EDGES), align="edge", edgecolor="white", **look)
-            ax.set_yscale("log")  # one entry that has it all is to be seen beside a thousand
-            ax.set_ylim(0.5, 2.0 * max(counts.max(initial=1), 1))
-            ax.set_xticks([-12, -8, -4, 0], ["$\\leq 10^{-12}$", "$10^{-8}$", "$10^{-4}$", "1"])
-            ax.set_xlim(EDGES[0], EDGES[-1])
-            ax.yaxis.set_major_formatter("{x:g}")
-            ax.yaxis.set_minor_formatter("")  # which labels an axis of few entries as 2 x 10^0
-            ax.set_xlabel(name)
-            ax.set_ylabel("entries")
-            ax.grid(False, axis="x")
-        return axes
+        return plot_saturation(self, figure=figure)
 
 
 @operation(NUMBERS)
@@ -115,15 +96,15 @@ def saturation(
     axis: Axis = -1,
     temperature: object = 1.0,
     where: object = None,
-    probabilities: bool = False,
+    input: str = "logits",
     target: float | None = None,
 ) -> Saturation:
     """How saturated softmax(x / T) is: how peaked its rows are, and what gets through them.
 
     Args:
-        x: Logits of any shape, or probabilities with `probabilities=True`.
+        x: Logits of any shape, or probabilities with `input="probabilities"`.
         axis, temperature, where: As in `softmax`.
-        probabilities: x holds rows of probabilities; their logits are taken as log(x).
+        input: "logits", or "probabilities" if x holds those; their logits are taken as log(x).
         target: The mean entropy to aim at, in nats; by default log n - 1/2, which is that of
             normal logits of variance 1 over many classes.
 
@@ -152,7 +133,9 @@ def saturation(
     x3, mask3 = rows.view(rows.x), rows.mask_view()
     logits = x3.reshape(-1, rows.classes)
     mask = None if mask3 is None else mask3.reshape(-1, rows.classes)
-    if probabilities:
+    if input not in ("logits", "probabilities"):
+        raise ValueError(f'input must be "logits" or "probabilities", got {input!r}')
+    if input == "probabilities":
         check_probabilities(logits, mask)
     heat = np.broadcast_to(rows.temperature, (rows.count,))
     if np.any(heat == 0.0):
@@ -165,7 +148,7 @@ def saturation(
             allowed = None if mask is None else mask[part]
             with np.errstate(all="ignore"):
                 values = logits[part].astype(np.float64)
-                values = np.log(values) if probabilities else values
+                values = np.log(values) if input == "probabilities" else values
                 values = quarters(values, heat[part, None], allowed)
             yield values, allowed
 
@@ -360,7 +343,7 @@ def check_target(target: object) -> float | None:
 def check_probabilities(p: Array, mask: Array | None) -> None:
     seen = p.astype(np.float64) if mask is None else np.where(mask, p, 0.0)
     if not ((seen >= 0.0) & (seen <= 1.0)).all():
-        raise ValueError("x must hold probabilities from 0 to 1, since probabilities=True")
+        raise ValueError('x must hold probabilities from 0 to 1, since input="probabilities"')
     sums = seen.sum(-1)
     if np.any(np.abs(sums - 1.0)[sums != 0.0] > 1e-2):
         raise ValueError(

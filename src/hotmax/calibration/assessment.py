@@ -81,7 +81,7 @@ class Assessment:
         scores: On the second; "none" first, then from the simplest on.
         advised: The simplest method within one standard error of the best nll.
         left_out: (method, why) of calibrators that were not tried.
-        classes: The most overconfident of those with LEAST rows or more, the surest first.
+        worst_classes: The most overconfident of those with LEAST rows or more, the surest first.
         risk: The risk-coverage curve before calibration.
         sets: Conformal sets.
         set_rows: (rows of their fit, rows of their score).
@@ -93,7 +93,7 @@ class Assessment:
     scores: tuple[MethodScore, ...]
     advised: str
     left_out: tuple[tuple[str, str], ...]
-    classes: tuple[ClassScore, ...]
+    worst_classes: tuple[ClassScore, ...]
     risk: RiskCoverage
     sets: tuple[SetScore, ...]
     set_rows: tuple[int, int]
@@ -228,7 +228,7 @@ def assess(examples: Examples, seed: int, progress: Progress) -> Assessment:
         scores=tuple(scores),
         advised=compare(losses, np.full(before.nll.size, 1.0 / before.nll.size)).chosen,
         left_out=tuple(left_out),
-        classes=class_scores(before, after, classes),
+        worst_classes=class_scores(before, after, classes),
         risk=RiskCoverage(*groups_risk(ranked), groups_aurc(ranked)),
         sets=sets,
         set_rows=set_rows,

@@ -97,7 +97,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(
         self,
         logits: object,
-        labels: object,
+        targets: object,
         sample_weight: object = None,
         *,
         ignore_index: int | None = None,
@@ -110,7 +110,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         examples = read(
             logits,
-            labels,
+            targets,
             sample_weight=sample_weight,
             ignore_index=ignore_index,
             where=where,
@@ -174,6 +174,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         data = {
             "format": FORMAT,
             "version": VERSION,
+            "class": "TemperatureScaling" if isinstance(self, TemperatureScaling) else "Calibrator",
             "method": method,
             "input": self.input,
             "penalty": float(penalty),
@@ -231,6 +232,13 @@ class TemperatureScaling(Calibrator):
         return float(self.parameters_["temperature"])
 
 
+def calibrator_for(method: str, input: str = "logits") -> Calibrator:
+    """A calibrator of a method: TemperatureScaling for "temperature", which has an interval."""
+    if method == "temperature":
+        return TemperatureScaling(input=input)
+    return Calibrator(method, input=input)
+
+
 def fit_checks(examples: Examples) -> None:
     """What makes `fit_temperature` refuse rows makes every calibrator refuse them."""
     Likelihood(examples)
@@ -240,7 +248,7 @@ def fit_checks(examples: Examples) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Calibrator:
-    """Read a calibrator that `save` has written.
+    """Read a calibrator that `save` has written: a TemperatureScaling if that was saved.
 
     Files may come from anywhere: types, lengths and ranges are checked against a schema, so that
     what is loaded gives probabilities. A file has 128 MiB and 4,194,304 classes at most.
@@ -254,9 +262,9 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
         >>> fitted = hm.calibration.TemperatureScaling().fit([[4.0, 0.0], [4.0, 1.0]], [0, 1])
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     fitted.save(pathlib.Path(folder) / "calibrator.json")
-        ...     again = hm.calibration.load(pathlib.Path(folder) / "calibrator.json")
-        >>> again.temperature_ == fitted.temperature_
-        True
+        ...     loaded = hm.calibration.load(pathlib.Path(folder) / "calibrator.json")
+        >>> type(loaded).__name__, loaded.temperature_ == fitted.temperature_
+        ('TemperatureScaling', True)
     """
     with reading(path):
         text = bounded(path, LONGEST_FILE, "a calibrator")
@@ -271,7 +279,7 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
             parameters = restored(data["parameters"], data["method"], data["classes"])
         except ValueError as error:
             raise ValueError(f"{path} {error}") from None
-    if data["method"] == "temperature":
+    if data["class"] == "TemperatureScaling":
         calibrator: Calibrator = TemperatureScaling(input=data["input"])
     else:
         options = {name: data[name] for name in ("input", "penalty", "bins")}
@@ -366,9 +374,5 @@ def calibrate(
         raise ValueError(f"y holds {stranger!r}, which the estimator has not seen")
     order = np.argsort(classes)
     index = order[np.searchsorted(classes, labels, sorter=order)]
-    calibrator = (
-        TemperatureScaling(input=kind)
-        if method == "temperature"
-        else Calibrator(method, input=kind)
-    )
-    return CalibratedClassifier(estimator, calibrator.fit(outputs, index, sample_weight))
+    calibrator = calibrator_for(method, kind).fit(outputs, index, sample_weight)
+    return CalibratedClassifier(estimator, calibrator)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from hotmax._core.arrays import Array
-from hotmax._core.pictures import BLUE, VERMILION, axes_of, percent, picture
 from hotmax.calibration.examples import Examples, one_temperature, read, read_rows, shape_of
 from hotmax.calibration.scores import probabilities
 
@@ -83,17 +82,19 @@ class Conformal:
         input: str = "logits",
     ) -> ConformalEvaluation:
         """How often the sets hold the labels of other rows, and how large they are."""
-        examples = read(logits, labels, ignore_index=ignore_index, where=where, input=input)
+        examples = read(
+            logits, labels, ignore_index=ignore_index, where=where, input=input, name="labels"
+        )
         hard = labels_of(examples)
         inside = self.sets(logits, where=where, input=input).reshape(-1, self.classes)
-        keep = np.flatnonzero(examples.weight_of_rows() > 0)
-        sizes = inside[keep].sum(1)
+        counted = np.flatnonzero(examples.weight_of_rows() > 0)
+        sizes = inside[counted].sum(1)
         return ConformalEvaluation(
             promised=self.coverage,
-            coverage=float(inside[keep, hard[keep]].mean()),
+            coverage=float(inside[counted, hard[counted]].mean()),
             mean_size=float(sizes.mean()),
             sizes=np.bincount(sizes, minlength=self.classes + 1),
-            rows=int(keep.size),
+            rows=int(counted.size),
         )
 
 
@@ -124,23 +125,11 @@ class ConformalEvaluation:
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
 
-    @picture
     def plot(self, ax: Any = None) -> Any:
         """Draw how many rows have sets of which size on a matplotlib Axes, which is returned."""
-        ax = axes_of(ax)
-        largest = int(np.flatnonzero(self.sizes).max(initial=1))
-        ax.bar(np.arange(largest + 1), self.sizes[: largest + 1] / self.rows, color=BLUE)
-        ax.axvline(
-            self.mean_size, color=VERMILION, linestyle="--", label=f"mean {self.mean_size:.3g}"
-        )
-        percent(ax.yaxis)
-        ax.xaxis.get_major_locator().set_params(integer=True)
-        ax.set_xlabel("classes in a set")
-        ax.set_ylabel("share of rows")
-        ax.set_title(f"{self.coverage:.1%} of the sets hold the label")
-        ax.grid(False, axis="x")
-        ax.legend()
-        return ax
+        from hotmax.plots import plot_conformal
+
+        return plot_conformal(self, ax=ax)
 
 
 def unlabelled(x: Array, mask: Array | None, input: str) -> Examples:
@@ -241,26 +230,27 @@ def fit(
         ignore_index=ignore_index,
         where=where,
         input=input,
+        name="labels",
     )
     hard = labels_of(examples)
-    keep = np.flatnonzero(examples.weight_of_rows() > 0)
-    heat = one_temperature(temperature)
+    counted = np.flatnonzero(examples.weight_of_rows() > 0)
+    temperature = one_temperature(temperature)
     free = min(int(free), sys.maxsize)  # more classes than there can be
-    p = probabilities(examples, heat, 0, examples.rows)[keep]
+    p = probabilities(examples, temperature, 0, examples.rows)[counted]
     if np.isnan(p).any():
-        row = int(keep[np.argmax(np.isnan(p).any(1))])
+        row = int(counted[np.argmax(np.isnan(p).any(1))])
         raise ValueError(f"logits: row {row} holds nan, or nothing but -inf")
-    scores = scores_of(p, method, penalty, free)[np.arange(keep.size), hard[keep]]
+    scores = scores_of(p, method, penalty, free)[np.arange(counted.size), hard[counted]]
     order = np.argsort(scores)
-    weight = np.cumsum(examples.weight_of_rows()[keep][order])
+    weight = np.cumsum(examples.weight_of_rows()[counted][order])
     at = int(np.searchsorted(weight, (weight[-1] + 1) * float(coverage) - 1e-9))
     return Conformal(
         method=method,
         coverage=float(coverage),
-        threshold=math.inf if at == keep.size else float(scores[order[at]]),
+        threshold=math.inf if at == counted.size else float(scores[order[at]]),
         classes=examples.classes,
-        temperature=heat,
+        temperature=temperature,
         penalty=float(penalty),
         free=int(free),
-        rows=int(keep.size),
+        rows=int(counted.size),
     )

@@ -11,7 +11,6 @@ from typing import Any, Unpack
 import numpy as np
 
 from hotmax._core.arrays import Array
-from hotmax._core.pictures import BLUE, VERMILION, axes_of, picture
 from hotmax.calibration.examples import Examples, step_of
 from hotmax.calibration.request import MetricOptions, Request, average, request
 from hotmax.calibration.temperature import fit_examples
@@ -42,25 +41,15 @@ class Decomposition:
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
 
-    @picture
     def plot(self, ax: Any = None) -> Any:
         """Draw the two parts as one bar on a matplotlib Axes, which is returned."""
-        ax = axes_of(ax, 4.4, 1.8)
-        ax.barh([0], [self.refinement], color=BLUE, label="refinement")
-        ax.barh(
-            [0], [self.calibration], left=[self.refinement], color=VERMILION, hatch="///",
-            edgecolor="white", label=f"calibration: what T = {self.temperature:.3g} gains",
-        )  # fmt: skip
-        ax.set_yticks([])
-        ax.set_ylim(-0.6, 1.6)
-        ax.set_xlabel(f"{self.score}, mean of the rows")
-        ax.grid(False, axis="y")
-        ax.legend(loc="upper left", ncols=2)
-        return ax
+        from hotmax.plots import plot_decomposition
+
+        return plot_decomposition(self, ax=ax)
 
 
 def decompose(
-    logits: object, labels: object, *, score: str = "nll", **options: Unpack[MetricOptions]
+    logits: object, targets: object, *, score: str = "nll", **options: Unpack[MetricOptions]
 ) -> Decomposition:
     """Split a proper score: calibration = score(1) - min over T of score(T); refinement the rest.
 
@@ -69,7 +58,7 @@ def decompose(
     score may have several minima over T: all of them are compared, the limits 0 and inf too.
 
     Args:
-        logits, labels, **options: As in `nll`, without interval and seed.
+        logits, targets, **options: As in `nll`, without interval and seed.
         score: "nll" or "brier".
 
     Example:
@@ -84,7 +73,7 @@ def decompose(
     """
     if score not in ("nll", "brier"):
         raise ValueError(f'score must be "nll" or "brier", got {score!r}')
-    asked = request(logits, labels, options)
+    asked = request(logits, targets, options)
     if asked.interval:
         raise ValueError("decompose has no interval")
     if score == "nll":

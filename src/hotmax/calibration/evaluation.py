@@ -40,7 +40,7 @@ class Evaluation:
 
     Attributes:
         rows: The weight of all rows: their number, if they have no weights.
-        classes: The number of classes.
+        num_classes: The number of classes.
         accuracy, nll, brier: Means over rows.
         nll_error: The standard error of `nll`: of rows as they came, whatever the weight of one.
         ece, ece_l2, ece_max, ece_debiased: Top-label calibration errors, as in `ece`.
@@ -51,7 +51,7 @@ class Evaluation:
     """
 
     rows: float
-    classes: int
+    num_classes: int
     accuracy: float
     nll: float
     nll_error: float
@@ -71,7 +71,7 @@ class Evaluation:
     def table(self) -> list[tuple[str, str]]:
         return [
             ("rows", f"{self.rows:g}"),
-            ("classes", f"{self.classes}"),
+            ("classes", f"{self.num_classes}"),
             ("accuracy", f"{self.accuracy:.2%}"),
             ("nll", f"{self.nll:.5f} (standard error {self.nll_error:.5f})"),
             ("Brier score", f"{self.brier:.5f}"),
@@ -139,7 +139,7 @@ class EvaluationState:
     def update(
         self,
         logits: object,
-        labels: object,
+        targets: object,
         *,
         sample_weight: object = None,
         ignore_index: int | None = None,
@@ -150,13 +150,13 @@ class EvaluationState:
         """Add rows, all or, after an error, none: arguments as in `nll`. Returns the state."""
         examples = read(
             logits,
-            labels,
+            targets,
             sample_weight=sample_weight,
             ignore_index=ignore_index,
             where=where,
             input=input,
         )
-        heat = one_temperature(temperature)
+        one = one_temperature(temperature)
         if self.classes is not None and len(self.classes) != examples.classes:
             raise ValueError(
                 f"logits must have {len(self.classes)} classes, as before, got {examples.classes}"
@@ -164,7 +164,7 @@ class EvaluationState:
         step = 8 * step_of(examples.classes)  # few enough to be in the cache when looked at again
         added = self._empty(examples.classes)
         for start in range(0, examples.rows, step):
-            added._add(examples.taking(slice(start, start + step)), heat)
+            added._add(examples.taking(slice(start, start + step)), one)
         return self.merge(added)
 
     def _empty(self, classes: int) -> EvaluationState:
@@ -175,9 +175,9 @@ class EvaluationState:
         state.class_bins = np.zeros((classes, self.bins, 4)) if self.classwise else None
         return state
 
-    def _add(self, examples: Examples, heat: float) -> None:
+    def _add(self, examples: Examples, temperature: float) -> None:
         assert self.classes is not None
-        rows = score(examples, heat)
+        rows = score(examples, temperature)
         weights = examples.weight_of_rows()
         # Cells end on the numbers of the confidences' own type, and so do the bins made of them.
         edges = self.edges.astype(rows.dtype).astype(np.float64)
@@ -194,7 +194,7 @@ class EvaluationState:
         self.classes[:, 1] += np.bincount(rows.predictions, weights, count)
         if self.class_bins is not None:
             inner = width_edges(self.bins, rows.dtype)[1:-1]
-            self.class_bins += class_sums(examples, heat, examples.weights, inner)
+            self.class_bins += class_sums(examples, temperature, examples.weights, inner)
 
     def merge(self, other: EvaluationState) -> EvaluationState:
         """Add what another state has summed. Returns the state itself."""
@@ -239,7 +239,7 @@ class EvaluationState:
             error = math.sqrt(max(variance, 0.0) / total)
         return Evaluation(
             rows=total,
-            classes=len(self.classes),
+            num_classes=len(self.classes),
             accuracy=float(full[:, CORRECT].sum() / total),
             nll=float(mean),
             nll_error=error,
@@ -262,7 +262,7 @@ class EvaluationState:
 
 def evaluate(
     logits: object,
-    labels: object,
+    targets: object,
     *,
     bins: int = 15,
     classwise: bool = True,
@@ -275,7 +275,7 @@ def evaluate(
     """All metrics of labelled predictions in one pass: accuracy, nll, Brier, ECE and the rest.
 
     Args:
-        logits, labels, sample_weight, ignore_index, where, input, temperature: As in `nll`.
+        logits, targets, sample_weight, ignore_index, where, input, temperature: As in `nll`.
         bins: Bins of equal width for the calibration errors.
         classwise: Whether to compute the class-wise error, which looks at every probability.
 
@@ -288,7 +288,7 @@ def evaluate(
     state = EvaluationState(bins=bins, classwise=classwise)
     state.update(
         logits,
-        labels,
+        targets,
         sample_weight=sample_weight,
         ignore_index=ignore_index,
         where=where,

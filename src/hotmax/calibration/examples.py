@@ -153,21 +153,23 @@ def blocks_of(rows: int, classes: int) -> int:
 
 def read(
     logits: object,
-    labels: object,
+    targets: object,
     *,
     sample_weight: object = None,
     ignore_index: int | None = None,
     where: object = None,
     input: str = "logits",
     any_weight: bool = False,
+    name: str = "targets",
 ) -> Examples:
     """Check everything that can be checked without reading all the logits.
 
     `any_weight`: the caller takes no squares of sums, and so weights of any size.
+    `name`: of the argument `targets`, for errors: "labels" where only labels are taken.
     """
     x, mask = read_rows(logits, where=where, input=input)
     shape = shape_of(logits)[:-1]
-    hard, soft, weights = read_labels(labels, shape, x.shape[1], ignore_index)
+    hard, soft, weights = read_targets(targets, shape, x.shape[1], ignore_index, name)
     if sample_weight is not None:
         given, counted = numbers_and_mask(sample_weight, "sample_weight")
         if counted is not None:  # what is masked is left out
@@ -289,17 +291,17 @@ def numbers_and_mask(x: Any, name: str) -> tuple[Array, Array | None]:
     return split_mask(values_of(x, name) if is_other_library(x) else x, name)
 
 
-def read_labels(
-    labels: object, shape: tuple[int, ...], classes: int, ignore_index: int | None
+def read_targets(
+    targets: object, shape: tuple[int, ...], classes: int, ignore_index: int | None, name: str
 ) -> tuple[Array, Array, Array | None]:
-    """(labels, soft labels, weights): one of the first two is empty; weights 0 where ignored."""
+    """(labels, probabilities, weights): one of the first two is empty; weights 0 where ignored."""
     ignore_index = as_ignored(ignore_index)
-    given, counted = numbers_and_mask(labels, "labels")
+    given, counted = numbers_and_mask(targets, name)
     none = np.empty((1, 0))
     if given.shape == shape:
         if given.dtype.kind not in "iub":
             raise TypeError(
-                f"labels must be integers of shape {shape}, or soft labels of shape "
+                f"{name} must be integers of shape {shape}, or probabilities of shape "
                 f"{(*shape, classes)}, got {given.dtype} of shape {given.shape}"
             )
         hard = np.ascontiguousarray(given.reshape(-1))
@@ -314,26 +316,26 @@ def read_labels(
         if hard.size and not (int(hard.min()) >= 0 and int(hard.max()) < classes):
             row = int(np.argmax((hard < 0) | (hard >= classes)))
             raise ValueError(
-                f"labels must lie in 0..{classes - 1}, got {hard[row]} in row {row}"
+                f"{name} must lie in 0..{classes - 1}, got {hard[row]} in row {row}"
                 + ("" if ignore_index is not None else "; ignore_index=... leaves rows out")
             )
         return hard.astype(np.int64, copy=False), none, weights
     if given.shape != (*shape, classes):
         raise ValueError(
-            f"labels must have shape {shape}, or {(*shape, classes)} if they are soft, "
+            f"{name} must have shape {shape}, or {(*shape, classes)} if they are probabilities, "
             f"got {given.shape}"
         )
     if ignore_index is not None:
-        raise ValueError("ignore_index is for integer labels: give soft ones sample_weight=0")
-    refuse_masked(labels, "labels")
+        raise ValueError("ignore_index is for integer labels: give probabilities sample_weight=0")
+    refuse_masked(targets, name)
     soft = np.ascontiguousarray(given.reshape(-1, classes), np.float64)
     good = ((soft >= 0) & (soft <= 1 + SUM_TOLERANCE)).all(1)
     good &= np.abs(soft.sum(1) - 1) <= SUM_TOLERANCE
     if not good.all():
         row = int(np.argmin(good))
         raise ValueError(
-            f"soft labels must not be negative and sum to 1 in each row, got a sum of "
-            f"{soft[row].sum():g} in row {row}"
+            f"{name} that are probabilities must not be negative and sum to 1 in each row, got a "
+            f"sum of {soft[row].sum():g} in row {row}"
         )
     return np.empty(0, np.int64), soft / soft.sum(1, keepdims=True), None
 

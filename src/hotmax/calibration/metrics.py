@@ -1,6 +1,6 @@
 """Metrics of labelled predictions: calibration errors, proper scores, selective prediction.
 
-Each takes logits (or probabilities, if `input` says so) and labels, and gives a float; with
+Each takes logits (or probabilities, if `input` says so) and targets, and gives a float; with
 `interval=True` an Estimate, with a bootstrap interval.
 """
 
@@ -36,12 +36,12 @@ NORMS = ("l1", "l2", "max")
 # --- proper scores ----------------------------------------------------------------------------
 
 
-def nll(logits: object, labels: object, **options: Unpack[MetricOptions]) -> float | Estimate:
+def nll(logits: object, targets: object, **options: Unpack[MetricOptions]) -> float | Estimate:
     """The mean negative log-likelihood, in nats: mean of -log softmax(x / T)[label].
 
     Args:
         logits: (rows, classes), or any shape with the classes last.
-        labels: The class of each row; or soft labels, the probabilities of its classes.
+        targets: Labels, the class of each row; or the probabilities of its classes.
         **options: sample_weight, ignore_index, where, input, temperature, interval, seed: see
             `MetricOptions`.
 
@@ -53,39 +53,39 @@ def nll(logits: object, labels: object, **options: Unpack[MetricOptions]) -> flo
         >>> round(hm.calibration.nll([[2.0, 0.0], [0.0, 1.0]], [0, 0]), 6)
         0.720095
     """
-    asked = request(logits, labels, options)
+    asked = request(logits, targets, options)
     losses = asked.scores().nll
     return asked.answer(lambda weights: average(losses, weights))
 
 
-def brier(logits: object, labels: object, **options: Unpack[MetricOptions]) -> float | Estimate:
+def brier(logits: object, targets: object, **options: Unpack[MetricOptions]) -> float | Estimate:
     """The Brier score: mean over rows of the sum over classes of (p - y)**2, from 0 to 2.
 
     Args:
-        logits, labels, **options: As in `nll`.
+        logits, targets, **options: As in `nll`.
 
     Example:
         >>> import hotmax as hm
         >>> hm.calibration.brier([[0.5, 0.5], [1.0, 0.0]], [0, 0], input="probabilities")
         0.25
     """
-    asked = request(logits, labels, options)
+    asked = request(logits, targets, options)
     losses = asked.scores().brier
     return asked.answer(lambda weights: average(losses, weights), 0.0, 2.0)
 
 
-def accuracy(logits: object, labels: object, **options: Unpack[MetricOptions]) -> float | Estimate:
+def accuracy(logits: object, targets: object, **options: Unpack[MetricOptions]) -> float | Estimate:
     """The share of rows whose largest probability, the first of several, is the label's.
 
     Args:
-        logits, labels, **options: As in `nll`. With soft labels, their probability at that class.
+        logits, targets, **options: As in `nll`. With probabilities, that of this class.
 
     Example:
         >>> import hotmax as hm
         >>> hm.calibration.accuracy([[2.0, 0.0], [0.0, 1.0]], [0, 0])
         0.5
     """
-    asked = request(logits, labels, options)
+    asked = request(logits, targets, options)
     correct = asked.scores().correct
     return asked.answer(lambda weights: average(correct, weights), 0.0, 1.0)
 
@@ -112,7 +112,7 @@ def binned_error(sums: Array, norm: str, debiased: bool) -> float:
 
 def ece(
     logits: object,
-    labels: object,
+    targets: object,
     *,
     bins: int = 15,
     binning: str = "width",
@@ -126,7 +126,7 @@ def ece(
     Bins are closed on the right, with 0 in the first and 1 in the last.
 
     Args:
-        logits, labels, **options: As in `nll`.
+        logits, targets, **options: As in `nll`.
         bins: The number of bins.
         binning: "width" for bins of equal width, "mass" for bins of equal weight.
         norm: "l1"; "l2", the root of the mean square; or "max", the largest over bins.
@@ -153,7 +153,7 @@ def ece(
         raise ValueError(f'norm must be "l1", "l2" or "max", got {norm!r}')
     if debiased and norm != "l2":
         raise ValueError(f'debiased is for norm="l2", whose bias is known, got norm={norm!r}')
-    asked = request(logits, labels, options)
+    asked = request(logits, targets, options)
     if classwise:
         return classwise_ece(asked, bins, binning, norm, debiased)
     if binning == "width" and not asked.interval:
@@ -230,7 +230,7 @@ def class_sums(examples: Examples, temperature: float, weights: Array, inner: Ar
 
 
 def smooth_ece(
-    logits: object, labels: object, **options: Unpack[MetricOptions]
+    logits: object, targets: object, **options: Unpack[MetricOptions]
 ) -> float | Estimate:
     """The smooth calibration error: without bins, by a Gaussian kernel reflected at 0 and 1.
 
@@ -238,7 +238,7 @@ def smooth_ece(
     bandwidth of K equal to the error itself.
 
     Args:
-        logits, labels, **options: As in `nll`.
+        logits, targets, **options: As in `nll`.
 
     Example:
         >>> import hotmax as hm
@@ -250,7 +250,7 @@ def smooth_ece(
         Blasiok and Nakkiran, Smooth ECE: principled reliability diagrams via kernel smoothing,
         2023.
     """
-    asked = request(logits, labels, options)
+    asked = request(logits, targets, options)
     rows = asked.scores()
 
     def statistic(weights: Array) -> float:
@@ -261,13 +261,13 @@ def smooth_ece(
     return asked.answer(statistic, 0.0, 1.0)
 
 
-def ks(logits: object, labels: object, **options: Unpack[MetricOptions]) -> float | Estimate:
+def ks(logits: object, targets: object, **options: Unpack[MetricOptions]) -> float | Estimate:
     """The Kolmogorov-Smirnov error: max over t of |mean of (correct - confidence) [conf <= t]|.
 
     Without bins: the largest gap between the cumulative sums of confidence and of correctness.
 
     Args:
-        logits, labels, **options: As in `nll`.
+        logits, targets, **options: As in `nll`.
 
     Example:
         >>> import hotmax as hm
@@ -278,7 +278,7 @@ def ks(logits: object, labels: object, **options: Unpack[MetricOptions]) -> floa
     Reference:
         Gupta et al., Calibration of neural networks using splines, 2021.
     """
-    asked = request(logits, labels, options)
+    asked = request(logits, targets, options)
     ranked = Ranked(asked.scores())
     return asked.answer(ranked.ks, 0.0, 1.0)
 
@@ -286,14 +286,14 @@ def ks(logits: object, labels: object, **options: Unpack[MetricOptions]) -> floa
 # --- by rank of confidence --------------------------------------------------------------------
 
 
-def aurc(logits: object, labels: object, **options: Unpack[MetricOptions]) -> float | Estimate:
+def aurc(logits: object, targets: object, **options: Unpack[MetricOptions]) -> float | Estimate:
     """The area under the risk-coverage curve: the mean, over coverages, of the error among the most
     confident rows.
 
     Rows of one confidence stand in any order: the mean over all orders is taken.
 
     Args:
-        logits, labels, **options: As in `nll`.
+        logits, targets, **options: As in `nll`.
 
     Example:
         >>> import hotmax as hm
@@ -304,6 +304,6 @@ def aurc(logits: object, labels: object, **options: Unpack[MetricOptions]) -> fl
     Reference:
         Geifman, Uziel and El-Yaniv, Bias-reduced uncertainty estimation, 2019.
     """
-    asked = request(logits, labels, options)
+    asked = request(logits, targets, options)
     ranked = Ranked(asked.scores())
     return asked.answer(ranked.aurc, 0.0, 1.0)

@@ -11,7 +11,7 @@ from hotmax._core.arrays import Array
 
 
 @dataclass(frozen=True)
-class Comparison:
+class LossComparison:
     """Losses of several methods on the same rows.
 
     Attributes:
@@ -39,7 +39,7 @@ def mean_and_error(values: Array, shares: Array) -> tuple[float, float]:
         return mean, float(np.sqrt((shares**2) @ (values - mean) ** 2))
 
 
-def compare(losses: Mapping[str, Array], shares: Array) -> Comparison:
+def compare(losses: Mapping[str, Array], shares: Array) -> LossComparison:
     """Compare losses of rows; methods come from the simplest on.
 
     The error is that of the differences in each row. It is much smaller than that of the losses
@@ -51,4 +51,4 @@ def compare(losses: Mapping[str, Array], shares: Array) -> Comparison:
         for method, values in losses.items()
     }
     chosen = next(method for method, (mean, error) in excess.items() if mean <= error)
-    return Comparison(chosen, best, excess)
+    return LossComparison(chosen, best, excess)

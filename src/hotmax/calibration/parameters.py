@@ -18,12 +18,13 @@ from hotmax.calibration.examples import INPUTS
 from hotmax.calibration.families import FAMILIES, Parameters
 
 FORMAT, VERSION = "hotmax calibrator", 1
-KEYS = ("format", "version", "method", "input", "penalty", "bins", "classes", "parameters")
+KEYS = ("format", "version", "class", "method", "input", "penalty", "bins", "classes", "parameters")
+CLASSES = ("Calibrator", "TemperatureScaling")
 
 LONGEST_FILE = 1 << 27  # bytes: matrix scaling of 2,400 classes; parsed, up to 12 times that
 MOST_LISTS = 1 << 20  # in a file: two for each class of a histogram; a list takes 56 bytes
 MOST_OBJECTS = 1000  # in a file that has two: an empty one takes 64 bytes
-MOST_CLASSES = 1 << 22  # 16 times the largest vocabularies
+LARGEST_CLASSES = 1 << 22  # 16 times the largest vocabularies
 MOST_BINS = 1 << 31
 # Logits are centred log-probabilities within 2e300: sums of their products stay below 1.8e308.
 LARGEST_WEIGHT = 1e7  # of the sum over a row of I + diag(v) + M
@@ -57,10 +58,14 @@ def check_top(data: object) -> Mapping[str, Any]:
     method, classes = data["method"], data["classes"]
     if type(method) is not str or method not in FAMILIES:
         raise damaged(f"method must be one of {', '.join(FAMILIES)}, not {short(method)}")
+    if data["class"] not in CLASSES:
+        raise damaged(f"class must be one of {', '.join(CLASSES)}, not {short(data['class'])}")
+    if data["class"] == "TemperatureScaling" and method != "temperature":
+        raise damaged(f"a TemperatureScaling has the method temperature, not {method}")
     if data["input"] not in INPUTS:
         raise damaged(f"input must be one of {', '.join(INPUTS)}, not {short(data['input'])}")
-    if not is_count(classes) or not 1 <= classes <= MOST_CLASSES:
-        raise damaged(f"classes must be an integer in 1..{MOST_CLASSES}, not {short(classes)}")
+    if not is_count(classes) or not 1 <= classes <= LARGEST_CLASSES:
+        raise damaged(f"classes must be an integer in 1..{LARGEST_CLASSES}, not {short(classes)}")
     if FAMILIES[method].two_classes and classes != 2:
         raise damaged(f"method {method!r} is for two classes, not {classes}")
     if not is_count(data["bins"]) or not 1 <= data["bins"] <= MOST_BINS:
@@ -171,9 +176,9 @@ def check_affine(parameters: Parameters) -> None:
         raise damaged(f"the weights of a class must sum to {LARGEST_WEIGHT:g} at most")
 
 
-def check_steps(places: list[Array], values: list[Array], name: str, more: int) -> None:
+def check_steps(knots: list[Array], values: list[Array], name: str, more: int) -> None:
     """Places in 0..1 that rise, and as many values in 0..1, or one fewer."""
-    for at, value in zip(places, values, strict=True):
+    for at, value in zip(knots, values, strict=True):
         if len(at) != len(value) + more:
             raise damaged(f"{name} and values do not fit together")
         if not (np.diff(at) >= 0.0).all():

@@ -9,7 +9,6 @@ from typing import Any, Unpack
 import numpy as np
 
 from hotmax._core.arrays import Array
-from hotmax._core.pictures import BLUE, GREEN, MUTED, SKY, VERMILION, axes_of, percent, picture
 from hotmax.calibration.binning import SQUARES, WEIGHT, bin_sums, check_bins, edges_of, means
 from hotmax.calibration.metrics import binned_error
 from hotmax.calibration.ranks import Ranked, groups_aurc, groups_risk
@@ -76,54 +75,11 @@ class Reliability:
         last = html.escape(f"ECE {self.ece:.4%}, smooth ECE {self.smooth_ece:.4%}")
         return f"<table><tr>{head}</tr>{body}</table><p>{last}</p>"
 
-    @picture
     def plot(self, ax: Any = None) -> Any:
-        """Draw the reliability diagram on a matplotlib Axes, which is returned.
+        """Draw the reliability diagram, as `hm.plots.plot_reliability`; returns the Axes."""
+        from hotmax.plots import plot_reliability
 
-        Bars are the share of right predictions in each bin, hatched as far as they miss the mean
-        confidence; whiskers are its 95 % interval; below, the share of rows in each bin.
-        """
-        ax = axes_of(ax, 4.4, 4.0)
-        there = self.counts > 0
-        left, width = self.edges[:-1][there], np.diff(self.edges)[there]
-        middle = left + width / 2
-        x, y = self.confidence[there], self.accuracy[there]
-        ax.bar(left, y, width, align="edge", color=SKY, alpha=0.45, linewidth=0, label="right")
-        ax.bar(
-            left,
-            x - y,
-            width,
-            bottom=y,
-            align="edge",
-            facecolor="none",
-            edgecolor=VERMILION,
-            hatch="////",
-            linewidth=0.6,
-            label="gap to confidence",
-        )
-        spread = np.clip([y - self.low[there], self.high[there] - y], 0, None)
-        ax.errorbar(
-            middle, y, spread, fmt="o", color=BLUE, markersize=3, linewidth=1, label="95 % interval"
-        )
-        ax.plot([0, 1], [0, 1], color=MUTED, linewidth=1, dashes=(4, 3), label="calibrated")
-        t, curve, density = self.curve
-        seen = density > 0.02 * density.max()  # a curve through next to no rows means nothing
-        ax.plot(t, np.where(seen, curve, np.nan), color=GREEN, label="smoothed")
-        ax.set_xlim(0, 1)
-        ax.set_ylim(0, 1)
-        ax.set_ylabel("share of right predictions")
-        ax.set_title(f"ECE {100 * self.ece:.2f} %, smooth ECE {100 * self.smooth_ece:.2f} %")
-        ax.legend(loc="upper left", borderaxespad=0.2)
-        percent(ax.yaxis)
-        ax.tick_params(labelbottom=False)
-        below = ax.inset_axes((0.0, -0.24, 1.0, 0.18), sharex=ax)
-        share = self.counts / self.counts.sum()
-        below.bar(self.edges[:-1], share, np.diff(self.edges), align="edge", color=SKY)
-        below.set_ylabel("rows")
-        below.set_xlabel("confidence")
-        percent(below.xaxis)
-        below.set_yticks([0.0, float(share.max())], ["0", f"{100 * share.max():.0f} %"])
-        return ax
+        return plot_reliability(self, ax=ax)
 
 
 def wilson(hits: Array, rows: Array) -> tuple[Array, Array]:
@@ -162,7 +118,7 @@ def reliability_of(
 
 def reliability(
     logits: object,
-    labels: object,
+    targets: object,
     *,
     bins: int = 15,
     binning: str = "width",
@@ -171,7 +127,7 @@ def reliability(
     """How often predictions of a given confidence are right: accuracy against confidence.
 
     Args:
-        logits, labels, **options: As in `nll`, without interval and seed.
+        logits, targets, **options: As in `nll`, without interval and seed.
         bins, binning: As in `ece`.
 
     Example:
@@ -184,7 +140,7 @@ def reliability(
         Niculescu-Mizil and Caruana, Predicting good probabilities with supervised learning, 2005.
     """
     bins = check_bins(bins)
-    asked = request(logits, labels, options)
+    asked = request(logits, targets, options)
     if asked.interval:
         raise ValueError("reliability has its intervals already: leave interval out")
     rows = asked.scores()
@@ -219,31 +175,20 @@ class RiskCoverage:
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
 
-    @picture
     def plot(self, ax: Any = None) -> Any:
         """Draw the curve on a matplotlib Axes, which is returned."""
-        ax = axes_of(ax)
-        points = np.linspace(0, self.coverage.size - 1, min(self.coverage.size, 400)).astype(int)
-        ax.plot(self.coverage[points], self.risk[points], color=BLUE, label="by confidence")
-        ax.axhline(
-            self.risk[-1], color=MUTED, linewidth=1, dashes=(4, 3), label="all rows, or at random"
-        )
-        ax.set_xlim(0, 1)
-        ax.set_ylim(0, max(1.3 * float(self.risk.max()), 1e-3))
-        ax.set_xlabel("coverage: rows kept, the most confident first")
-        ax.set_ylabel("risk: error among them")
-        ax.set_title(f"AURC {self.aurc:.4g}")
-        ax.legend(loc="upper left")
-        percent(ax.xaxis)
-        percent(ax.yaxis)
-        return ax
+        from hotmax.plots import plot_risk_coverage
+
+        return plot_risk_coverage(self, ax=ax)
 
 
-def risk_coverage(logits: object, labels: object, **options: Unpack[MetricOptions]) -> RiskCoverage:
+def risk_coverage(
+    logits: object, targets: object, **options: Unpack[MetricOptions]
+) -> RiskCoverage:
     """The risk-coverage curve: the error among the most confident rows, for each share of them.
 
     Args:
-        logits, labels, **options: As in `nll`, without interval and seed.
+        logits, targets, **options: As in `nll`, without interval and seed.
 
     Example:
         >>> import hotmax as hm
@@ -251,6 +196,6 @@ def risk_coverage(logits: object, labels: object, **options: Unpack[MetricOption
         >>> hm.calibration.risk_coverage(p, [0, 1, 1], input="probabilities").risk.round(4)
         array([0.    , 0.5   , 0.3333])
     """
-    asked = request(logits, labels, options)
+    asked = request(logits, targets, options)
     sums = Ranked(asked.scores()).sums(asked.examples.weights)
     return RiskCoverage(*groups_risk(sums), groups_aurc(sums))

@@ -69,7 +69,7 @@ class Request:
         return basic_bootstrap(value, np.ones(there.size), resampled, rng, (low, high))
 
 
-def request(logits: object, labels: object, options: MetricOptions) -> Request:
+def request(logits: object, targets: object, options: MetricOptions) -> Request:
     rest = dict(options)
     temperature = one_temperature(rest.pop("temperature", 1.0))
     interval, seed = rest.pop("interval", False), rest.pop("seed", 0)
@@ -79,7 +79,7 @@ def request(logits: object, labels: object, options: MetricOptions) -> Request:
         raise TypeError(f"seed must be an int, got {seed!r}")
     if seed < 0:
         raise ValueError(f"seed must not be negative, got {seed}")
-    examples = read(logits, labels, **rest)  # type: ignore[arg-type]
+    examples = read(logits, targets, **rest)  # type: ignore[arg-type]
     return Request(examples, temperature, bool(interval), int(seed))
 
 

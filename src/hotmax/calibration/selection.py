@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from hotmax._core.arrays import Array
-from hotmax._core.pictures import BLUE, MUTED, VERMILION, axes_of, picture
 from hotmax.calibration.binning import BINS
-from hotmax.calibration.calibrators import Calibrator
+from hotmax.calibration.calibrators import Calibrator, calibrator_for
 from hotmax.calibration.examples import Examples, one_hot, read
 from hotmax.calibration.families import FAMILIES, SMALLEST_POSITIVE, logits_of, used
 from hotmax.calibration.one_standard_error import compare, mean_and_error
 
-MOST_CLASSES = 30  # for matrix scaling to be a candidate by default
+MATRIX_CLASSES = 30  # up to which matrix scaling is a candidate by default
 
 
 @dataclass(frozen=True)
@@ -66,25 +65,11 @@ class Selection:
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
 
-    @picture
     def plot(self, ax: Any = None) -> Any:
         """Draw the candidates' distance from the best on a matplotlib Axes, which is returned."""
-        ax = axes_of(ax)
-        for place, one in enumerate(self.candidates):
-            chosen = one.method == self.chosen
-            ax.errorbar(
-                one.excess,
-                place,
-                xerr=one.excess_error,
-                fmt="D" if chosen else "o",
-                color=VERMILION if chosen else BLUE,
-            )
-        ax.set_yticks(range(len(self.candidates)), [c.method for c in self.candidates])
-        ax.invert_yaxis()
-        ax.axvline(0, color=MUTED, linewidth=1, zorder=0)
-        ax.set_xlabel("cross-validated nll above the best, with its standard error")
-        ax.set_title(f"chosen: {self.chosen}")
-        return ax
+        from hotmax.plots import plot_selection
+
+        return plot_selection(self, ax=ax)
 
 
 def row_losses(method: str, train: Examples, test: Examples, penalty: float) -> Array:
@@ -96,7 +81,7 @@ def row_losses(method: str, train: Examples, test: Examples, penalty: float) -> 
 
 def select(
     logits: object,
-    labels: object,
+    targets: object,
     *,
     candidates: Sequence[str] | None = None,
     folds: int = 5,
@@ -109,7 +94,7 @@ def select(
     """Choose a calibrator by cross-validated nll: the simplest within one error of the best.
 
     Args:
-        logits, labels, sample_weight, ignore_index, where, input: As in `fit_temperature`.
+        logits, targets, sample_weight, ignore_index, where, input: As in `fit_temperature`.
         candidates: Methods of `Calibrator`; by default identity, temperature, ensemble and vector,
             matrix for up to 30 classes, and Platt and beta for two.
         folds: Of the cross-validation.
@@ -129,7 +114,7 @@ def select(
     examples = used(
         read(
             logits,
-            labels,
+            targets,
             sample_weight=sample_weight,
             ignore_index=ignore_index,
             where=where,
@@ -140,7 +125,7 @@ def select(
     if candidates is None:
         candidates = ["identity", "temperature", "ensemble", "vector"]
         candidates += ["platt", "beta"] if k == 2 else []
-        candidates += ["matrix"] if k <= MOST_CLASSES else []
+        candidates += ["matrix"] if k <= MATRIX_CLASSES else []
     if isinstance(candidates, str) or not candidates:
         raise TypeError(f"candidates must be a sequence of methods, got {candidates!r}")
     if isinstance(folds, bool) or not isinstance(folds, numbers.Integral):
@@ -166,5 +151,5 @@ def select(
         means = mean_and_error(losses[method], w)
         size = FAMILIES[method].size(k, BINS)
         table.append(Candidate(method, size, *means, *compared.excess[method]))
-    calibrator = Calibrator(compared.chosen, input=input)._fit(examples)
+    calibrator = calibrator_for(compared.chosen, input)._fit(examples)
     return Selection(compared.chosen, compared.best, tuple(table), calibrator)

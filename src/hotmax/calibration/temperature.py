@@ -94,7 +94,7 @@ class Search:
 
 def fit_temperature(
     logits: object,
-    labels: object,
+    targets: object,
     *,
     sample_weight: object = None,
     ignore_index: int | None = None,
@@ -106,8 +106,8 @@ def fit_temperature(
 
     Args:
         logits: (rows, classes), or any shape with the classes last. -inf is a class that is not
-            there. A memory-mapped array is read some rows at a time, and never copied as a whole.
-        labels: The class of each row; or soft labels, the probabilities of its classes.
+            there. A memory-mapped array is read in blocks of rows, and never copied as a whole.
+        targets: Labels, the class of each row; or the probabilities of its classes.
         sample_weight: The weight of each row: 2 counts as two rows.
         ignore_index: A label whose rows are left out, whatever their logits hold.
         where: Bools that broadcast against logits; classes at False are not there.
@@ -138,7 +138,7 @@ def fit_temperature(
     """
     examples = read(
         logits,
-        labels,
+        targets,
         sample_weight=sample_weight,
         ignore_index=ignore_index,
         where=where,
@@ -187,12 +187,12 @@ def fit_examples(examples: Examples) -> TemperatureFit:
     if flat and flat[0].upward:
         return at_limit(likelihood, ANTI_CORRELATED if flat[0].curvature > 0.0 else NO_INFORMATION)
     width = math.sqrt(QUANTILE / point.curvature) if point.curvature > 0.0 else math.inf
-    spread = math.exp(min(width, 700.0))
+    factor = math.exp(min(width, 700.0))
     temperature = 1.0 / point.inverse
     return TemperatureFit(
         temperature=temperature,
         interval=profile(likelihood, point, search.bend),
-        interval_by_information=(temperature / spread, temperature * spread),
+        interval_by_information=(temperature / factor, temperature * factor),
         nll=point.nll / point.weight,
         nll_before=mean_nll(likelihood, 1.0),
         gradient=-point.gradient / point.weight,
@@ -210,13 +210,14 @@ def mean_nll(likelihood: Likelihood, inverse: float) -> float:
 
 def subsample(examples: Examples) -> Examples:
     """Every n-th row: few enough to cost little, from everywhere."""
-    keep = max(SAMPLE // examples.classes, LEAST_ROWS)
-    some = examples.taking(slice(None, None, -(-examples.rows // keep)))
-    return replace(some, x=np.ascontiguousarray(some.x), labels=np.ascontiguousarray(some.labels))
+    rows = max(SAMPLE // examples.classes, LEAST_ROWS)
+    sample = examples.taking(slice(None, None, -(-examples.rows // rows)))
+    x, labels = np.ascontiguousarray(sample.x), np.ascontiguousarray(sample.labels)
+    return replace(sample, x=x, labels=labels)
 
 
 def first_guess(likelihood: Likelihood, search: Search) -> float:
-    """1 / T from a subsample; on few rows, from the spread of the logits."""
+    """1 / T from a subsample; on few rows, from the factor of the logits."""
     sample = subsample(likelihood.examples)
     if 2 * sample.rows > likelihood.examples.rows:
         return guess(likelihood)
@@ -233,7 +234,7 @@ def first_guess(likelihood: Likelihood, search: Search) -> float:
 
 
 def guess(likelihood: Likelihood) -> float:
-    """One Newton step from 1 / T = 0, or, where that leads astray, one over the logits' spread."""
+    """One Newton step from 1 / T = 0, or, where that leads astray, one over the logits' factor."""
     flat = likelihood.flat()
     if not flat.curvature > 0.0:
         return 1.0

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import html
-import math
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
-
-from hotmax._core.pictures import BLUE, MUTED, VERMILION, axes_of, picture
 
 SEPARABLE = "separable"
 ANTI_CORRELATED = "anti-correlated"
@@ -69,40 +64,11 @@ class TemperatureFit:
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
 
-    @picture
     def plot(self, ax: Any = None) -> Any:
         """Draw the nll over temperature, its minimum and interval, on a matplotlib Axes.
 
         Needs a fit with `curve=True`. The Axes is returned.
         """
-        if not self.curve:
-            raise ValueError("plot needs a fit with fit_temperature(..., curve=True)")
-        from matplotlib.ticker import LogLocator, NullLocator
+        from hotmax.plots import plot_temperature
 
-        ax = axes_of(ax)
-        t, nll = np.array(self.curve).T
-        ax.plot(t, nll, color=BLUE)
-        low, high = (min(max(edge, t[0]), t[-1]) for edge in self.interval)
-        ax.axvspan(low, high, color=VERMILION, alpha=0.18, linewidth=0, label="95 % interval")
-        if 0.0 < self.temperature < math.inf:
-            label = f"best, T = {self.temperature:.4g}"
-            ax.plot(self.temperature, self.nll, "D", color=VERMILION, markersize=5, label=label)
-        if t[0] <= 1.0 <= t[-1]:
-            ax.axvline(1.0, color=MUTED, linewidth=1, dashes=(4, 3))
-            ax.plot(1.0, self.nll_before, "o", color=BLUE, label="as given, T = 1")
-        ax.set_xscale("log")
-        ax.set_xlim(t[0], t[-1])
-        wide = t[-1] / t[0]
-        ticks = (
-            (1.0, 1.5, 2.0, 3.0, 5.0) if wide < 12 else (1.0, 2.0, 5.0) if wide < 500 else (1.0,)
-        )
-        ax.xaxis.set_major_locator(LogLocator(subs=ticks))
-        ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        ax.xaxis.set_minor_locator(NullLocator())
-        ax.set_xlabel("temperature")
-        ax.set_ylabel("nll, nats a row")
-        ax.legend(loc="upper center")
-        top, bottom = float(np.max(nll)), float(np.min(nll))
-        if top > bottom:
-            ax.set_ylim(bottom - 0.06 * (top - bottom), top + 0.3 * (top - bottom))
-        return ax
+        return plot_temperature(self, ax=ax)

@@ -147,7 +147,7 @@ def choose(
     path: Path,
     wanted: Wanted,
     kind: str,
-    classes: tuple[str, ...] | None,
+    class_names: tuple[str, ...] | None,
 ) -> Found:
     """Logits and labels among the arrays of a file."""
     usual = ("probabilities", "logits") if wanted.probabilities else ("logits",)
@@ -165,7 +165,7 @@ def choose(
         what=f"{kind} {name!r}",
         labels=None if labels is None else load(labels),
         label_source=None if labels is None else f"{kind} {labels!r}",
-        classes=classes,
+        class_names=class_names,
         place=row_place,
     )
 
@@ -199,7 +199,7 @@ def read_npz(path: Path, wanted: Wanted) -> Found:
                 found = choose(load, names, path, wanted, "array", None)
                 if "classes" not in members:
                     return found
-                return replace(found, classes=class_names(load("classes"), path))
+                return replace(found, class_names=names_in(load("classes"), path))
     except (zipfile.BadZipFile, zlib.error, EOFError, struct.error) as error:
         reason = first_line(error)
         raise ValueError(f"{path} is not an .npz file, or is damaged: {reason}") from None
@@ -302,7 +302,7 @@ def start_of(file: BinaryIO, info: zipfile.ZipInfo) -> int:
     return info.header_offset + 30 + int(length) + int(extra)
 
 
-def class_names(array: Array, path: Path) -> tuple[str, ...]:
+def names_in(array: Array, path: Path) -> tuple[str, ...]:
     if array.ndim != 1 or array.dtype.kind not in "USiu":
         raise ValueError(
             f"{path}: array 'classes' must hold one name for each class, got {array.dtype} of "

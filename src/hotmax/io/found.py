@@ -31,7 +31,7 @@ class Found:
     what: str  # the logits, as an error calls them
     labels: Labels | None
     label_source: str | None
-    classes: tuple[str, ...] | None
+    class_names: tuple[str, ...] | None
     place: Callable[[int], str]  # of a row
 
 

@@ -61,7 +61,7 @@ def from_text(
         row = integers.index(None)
         raise ValueError(
             f"{path}: label {shown(values[row])} at {place(row)} is text, and the classes have no "
-            "names: give classes=[...] (--classes)"
+            "names: give class_names=[...] (--class-names)"
         )
     row = int(np.argmax(found < 0))
     raise ValueError(

@@ -92,10 +92,10 @@ def tables_of(file: Any, path: Path, wanted: Wanted) -> Found:
     holds = [content_of(kind) for kind in kinds]
     if chosen is not None:
         label = label_of(names, holds, path, wanted)
-        columns, classes = [chosen], None
+        columns, class_names = [chosen], None
     else:
         found = columns_of(names, holds, path, wanted)
-        label, classes = found.label, found.classes
+        label, class_names = found.label, found.class_names
         columns = [names[i] for i in found.logits]
     label_name = None if label is None else names[label]
     if label is not None and holds[label] not in (NUMBERS, TEXT, "bool"):
@@ -105,7 +105,7 @@ def tables_of(file: Any, path: Path, wanted: Wanted) -> Found:
     logits, labels = fill(file, path, rows, columns, chosen is not None, label_name)
     what = f"column {chosen!r}" if chosen else "the table"
     source = None if label_name is None else f"column {label_name!r}"
-    return Found(logits, what, labels, source, classes, row_place)
+    return Found(logits, what, labels, source, class_names, row_place)
 
 
 def list_column(lists: list[str], path: Path, wanted: Wanted) -> str | None:

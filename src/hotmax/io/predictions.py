@@ -40,14 +40,14 @@ class Predictions:
     Attributes:
         logits: (rows, classes), read-only if they are mapped from the file.
         labels: The number of each row's class, int64; or None.
-        classes: The names of the classes, or None.
+        class_names: The names of the classes, or None.
         source: The file.
         label_source: Where the labels come from, such as "column 'label'"; or None.
     """
 
     logits: Array = field(repr=False)
     labels: Array | None = field(repr=False)
-    classes: tuple[str, ...] | None
+    class_names: tuple[str, ...] | None
     source: str
     label_source: str | None = None
 
@@ -65,7 +65,7 @@ def read(
     *,
     logits: str | None = None,
     labels: str | os.PathLike[str] | None = None,
-    classes: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
     input: str = "logits",
 ) -> Predictions:
     """Logits, labels and names of classes from an .npz, .npy, .safetensors, .csv or .parquet file.
@@ -76,11 +76,11 @@ def read(
             the names of these columns begin with.
         labels: The name of the array or column; or another file (.npy, .npz, .txt), with a label
             for each row; "last" for the last column of a table; "none" for no labels.
-        classes: Names of the classes, where the file has none, or others.
+        class_names: Names of the classes, where the file has none, or others.
         input: "probabilities" if the file holds those; their logarithms are then the logits.
 
     Returns:
-        Predictions: logits, labels or None, classes or None, source.
+        Predictions: logits, labels or None, class_names or None, source.
 
     Raises:
         ValueError: What is wrong with the file, and where: a missing array, ragged rows, nan, a
@@ -113,7 +113,7 @@ def read(
         >>> path = pathlib.Path(folder.name) / "predictions.csv"
         >>> _ = path.write_text("cat,dog,label\\n2.5,0.1,cat\\n0.3,1.1,dog\\n")
         >>> predictions = hm.io.read(path)
-        >>> predictions.classes, predictions.labels.tolist()
+        >>> predictions.class_names, predictions.labels.tolist()
         (('cat', 'dog'), [0, 1])
         >>> folder.cleanup()
     """
@@ -125,15 +125,17 @@ def read(
         known = ", ".join(READERS)
         more = "; pickles are never read, so save the arrays with np.savez" * (kind in PICKLES)
         raise ValueError(f"{file}: the name must end in one of {known}, got {kind!r}{more}")
-    if classes is not None and (isinstance(classes, str) or not hasattr(classes, "__iter__")):
-        raise TypeError(f"classes must be a sequence of names, got {classes!r}")
+    if class_names is not None and (
+        isinstance(class_names, str) or not hasattr(class_names, "__iter__")
+    ):
+        raise TypeError(f"class_names must be a sequence of names, got {class_names!r}")
     threads.get_threads()  # a bad HOTMAX_NUM_THREADS is no fault of the file
     other = label_file(labels)
     named = NONE if other is not None else (None if labels is None else str(os.fspath(labels)))
     with reading(file):
         found = opened(file, Wanted(logits, named, input == "probabilities"))
         x = checked_logits(found, file)
-        names = class_names(classes, found, x.shape[1], file)
+        names = checked_names(class_names, found, x.shape[1], file)
     raw, source, place, where = found.labels, found.label_source, found.place, file
     with reading(other or file):
         if other is not None:
@@ -200,12 +202,12 @@ def checked_logits(found: Found, file: Path) -> Array:
     return x
 
 
-def class_names(
+def checked_names(
     given: Sequence[str] | None, found: Found, count: int, file: Path
 ) -> tuple[str, ...] | None:
-    if given is None and found.classes is None:
+    if given is None and found.class_names is None:
         return None
-    names = found.classes if given is None else tuple(str(name) for name in given)
+    names = found.class_names if given is None else tuple(str(name) for name in given)
     assert names is not None
     if len(names) != count:
         raise ValueError(f"{file}: {len(names)} names of classes for {count} classes")

@@ -42,7 +42,7 @@ class Columns:
     """Which columns are logits, and which one is the label."""
 
     logits: list[int]
-    classes: tuple[str, ...] | None
+    class_names: tuple[str, ...] | None
     label: int | None
     label_source: str | None
 
@@ -69,9 +69,9 @@ def columns_of(names: Sequence[str], holds: Sequence[str], path: Path, wanted: W
                 f"{path}: column {names[i]!r} holds {holds[i]}, and is not the label: drop it, or "
                 'say what the columns of logits begin with by logits="..." (--logits)'
             )
-    classes = tuple(names[i].removeprefix(prefix) or names[i] for i in logits)
+    class_names = tuple(names[i].removeprefix(prefix) or names[i] for i in logits)
     source = None if label is None else f"column {names[label]!r}"
-    return Columns(logits, classes, label, source)
+    return Columns(logits, class_names, label, source)
 
 
 def label_of(names: Sequence[str], holds: Sequence[str], path: Path, wanted: Wanted) -> int | None:
@@ -239,7 +239,7 @@ def read_csv(path: Path, wanted: Wanted) -> Found:
     if guess and ends_in_labels(logits):
         labels, source = logits[:, -1].copy(), "the last column"
         logits = np.ascontiguousarray(logits[:, :-1])
-    return Found(logits, "the table", labels, source, columns.classes, text.place)
+    return Found(logits, "the table", labels, source, columns.class_names, text.place)
 
 
 def unnamed(text: Text, holds: Sequence[str], wanted: Wanted) -> Columns:

@@ -22,7 +22,7 @@ def write(
     shape: tuple[int, int],
     dtype: Any = np.float64,
     labels: Array | None = None,
-    classes: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
     force: bool = False,
 ) -> None:
     """Probabilities to an .npz: arrays `probabilities`, `labels` and `classes`.
@@ -33,7 +33,7 @@ def write(
         shape: (rows, classes) of all of them together.
         dtype: The type that they are written in.
         labels: One for each row.
-        classes: The names of the classes.
+        class_names: The names of the classes.
         force: Whether to overwrite a file that is there.
 
     Example:
@@ -50,7 +50,7 @@ def write(
     if Path(path).suffix.lower() != ".npz":
         raise ValueError(f"{path}: the name must end in .npz, which is what is written")
     refuse_masked(labels, "labels")
-    refuse_masked(classes, "classes")
+    refuse_masked(class_names, "class_names")
     kind = np.dtype(dtype)
     rows, count = shape
     with whole(path, force=force) as file, zipfile.ZipFile(file, "w") as archive:
@@ -66,7 +66,7 @@ def write(
                 written += len(block)
         if written != rows:
             raise ValueError(f"blocks must have {rows} rows together, got {written}")
-        for name, array in (("labels", labels), ("classes", classes)):
+        for name, array in (("labels", labels), ("classes", class_names)):
             if array is not None:
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     npy.write_array(member, np.asarray(array), allow_pickle=False)

@@ -29,9 +29,9 @@ DEEPEST = {"float64": 700.0, "float32": 80.0}  # exp of its negative is a normal
 
 def lies_between(trial: Trial, case: Case) -> None:
     top, n = max(case.x), len(case.x)
-    room = 4.0 * truth.epsilon(case.dtype) * max(abs(top), abs(top + math.log(n)), 1.0)
+    tolerance = 4.0 * truth.epsilon(case.dtype) * max(abs(top), abs(top + math.log(n)), 1.0)
     trial.call("s", "logsumexp", case.x, case.dtype)
-    trial.claim(f"{top!r} - {room!r} <= s <= {top!r} + math.log({n}) + {room!r}")
+    trial.claim(f"{top!r} - {tolerance!r} <= s <= {top!r} + math.log({n}) + {tolerance!r}")
 
 
 def sizes(dtype: str) -> list[list[float]]:

@@ -8,17 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hotmax._core.pictures import BLUE, MUTED, VERMILION, axes_of, picture
 from hotmax.laws.search import LawResult
 
 WORDS = {True: "holds", False: "fails", None: "-"}
 COLOURS = {True: "#2e7d32", False: "#c62828", None: "#757575"}
 # The mark, colour and word of a result in a picture: told apart without colour too.
-MARKS = {
-    True: ("o", BLUE, "holds"),
-    False: ("X", VERMILION, "fails"),
-    None: ("_", MUTED, "not applicable"),
-}
 WIDTH = 100
 
 
@@ -134,13 +128,14 @@ class Comparison:
     def __getitem__(self, name: str) -> Scorecard:
         return self.cards[name]
 
-    def _laws(self) -> list[tuple[LawResult, ...]]:
+    def by_law(self) -> list[tuple[LawResult, ...]]:
+        """For each law, the result of every subject."""
         return list(zip(*(card.results for card in self.cards.values()), strict=True))
 
     def _rows(self) -> list[tuple[str, ...]]:
         return [
             (str(results[0].law.number), results[0].law.name, *(WORDS[r.holds] for r in results))
-            for results in self._laws()
+            for results in self.by_law()
         ]
 
     def __str__(self) -> str:
@@ -160,7 +155,7 @@ class Comparison:
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(card.title)}</th>" for card in self.cards.values())
         rows = []
-        for results in self._laws():
+        for results in self.by_law():
             law = results[0].law
             marks = "".join(_mark(r) for r in results)
             rows.append(
@@ -169,30 +164,11 @@ class Comparison:
             )
         return _html_table("", f"<tr><th></th><th>law</th>{head}</tr>", rows)
 
-    @picture
     def plot(self, ax: Any = None) -> Any:
         """Draw laws by subjects, a mark for each, on a matplotlib Axes, which is returned."""
-        laws = self._laws()
-        ax = axes_of(ax, 3.6 + 0.75 * len(self.cards), 1.2 + 0.25 * len(laws))
-        for holds, (marker, colour, word) in MARKS.items():
-            where = [
-                (column, row)
-                for row, results in enumerate(laws)
-                for column, result in enumerate(results)
-                if result.holds is holds
-            ]
-            if where:
-                ax.plot(*zip(*where, strict=True), marker, color=colour, markersize=7, label=word)
-        ax.set_xticks(range(len(self.cards)), list(self.cards), rotation=30, ha="left")
-        ax.set_yticks(range(len(laws)), [f"{r[0].law.name} {r[0].law.number:2d}" for r in laws])
-        ax.set_xlim(-0.5, len(self.cards) - 0.5)
-        ax.set_ylim(len(laws) - 0.4, -0.6)
-        ax.xaxis.tick_top()
-        ax.tick_params(length=0)
-        ax.grid(False, axis="x")
-        ax.spines[:].set_visible(False)
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3, frameon=False)
-        return ax
+        from hotmax.plots import plot_laws
+
+        return plot_laws(self, ax=ax)
 
 
 def _as_data(result: LawResult) -> dict[str, Any]:

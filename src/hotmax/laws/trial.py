@@ -181,8 +181,8 @@ class Trial:
         return array.T.copy() if array.ndim == 2 and self.axis in (0, -2) else array
 
     def _written(self, expression: str, array: Array) -> str:
-        turned = f"{expression}.T.copy()" if self.axis in (0, -2) else expression
-        return self.subject.arrays.write.format(values=turned, dtype=array.dtype.name)
+        transposed = f"{expression}.T.copy()" if self.axis in (0, -2) else expression
+        return self.subject.arrays.write.format(values=transposed, dtype=array.dtype.name)
 
     def _keep(self, name: str, result: Any, row: int | None) -> None:
         self.dtype = str(getattr(result, "dtype", "float64")).rpartition(".")[2]

@@ -1,9 +1,36 @@
-"""Pictures: `plot_x(result, ax=None)` draws a result, which holds every number that is drawn.
+"""Pictures of results: `plot_x(result)` draws a result, which holds every number that is drawn.
 
-A picture is drawn on `ax`, a matplotlib Axes, or on a new figure; the Axes is returned.
+A picture of one panel takes `ax`, a matplotlib Axes, and returns it. A picture of several panels
+takes `figure`, a matplotlib Figure or SubFigure, and returns that. Without them it makes a new
+figure. A result's own `plot` method does the same. matplotlib's settings stay as they were.
 
-    from hotmax import plots
-    plots.plot_sweep(plots.sweep([1.0, 2.0, 3.0])).figure.savefig("sweep.png")
+    >>> import hotmax as hm
+    >>> figure = hm.plots.plot_sweep(hm.plots.sweep([1.0, 2.0, 3.0]))
+    >>> figure.savefig("sweep.png")                                     # doctest: +SKIP
+
+| picture | of | panels |
+|---|---|---|
+| `plot_probabilities` | `probabilities(logits)`: one row at one temperature | 1 |
+| `plot_sweep` | `sweep(logits)`: one row over temperatures | 2 |
+| `plot_contour` | `contour()`: two classes over a square of logits | 1 |
+| `plot_jacobian` | `jacobian_map(logits)`: derivatives of one row | 1 |
+| `plot_slope` | `slope()`: p (1 - p) against p | 1 |
+| `plot_loss_gradients` | `loss_gradients()`: cross entropy and absolute error | 1 |
+| `plot_smoothing` | `smoothing()`: the loss with smoothed labels | 1 |
+| `plot_saturation` | `hm.saturation(logits)` | 2 |
+| `plot_attention_scaling` | `attention_scaling()`: with and without the scale | 4 |
+| `plot_frequencies` | `hm.frequencies(logits)` | 1 for each temperature |
+| `plot_beams` | `hm.beam_search(...)` | 1 |
+| `plot_reliability` | `hm.calibration.reliability(logits, labels)` | 1 |
+| `plot_calibration` | two of them, before and after calibration | 2 |
+| `plot_confidence` | `hm.calibration.reliability(logits, labels)` | 1 |
+| `plot_risk_coverage` | `hm.calibration.risk_coverage(logits, labels)` | 1 |
+| `plot_temperature` | `hm.calibration.fit_temperature(logits, labels, curve=True)` | 1 |
+| `plot_decomposition` | `hm.calibration.decompose(logits, labels)` | 1 |
+| `plot_selection` | `hm.calibration.select(logits, labels)` | 1 |
+| `plot_conformal` | `hm.calibration.conformal.fit(...).evaluate(...)` | 1 |
+| `plot_coefficients` | `hm.SoftmaxRegression().fit(X, y).summary()` | 1 |
+| `plot_laws` | `hm.laws.compare(...)` | 1 |
 
 Needs matplotlib: pip install "hotmax[plot]".
 """
@@ -17,22 +44,27 @@ from hotmax.plots.attention import (
 from hotmax.plots.calibration import (
     plot_calibration,
     plot_confidence,
+    plot_conformal,
+    plot_decomposition,
     plot_reliability,
     plot_risk_coverage,
+    plot_selection,
     plot_temperature,
 )
+from hotmax.plots.laws import plot_laws
 from hotmax.plots.probabilities import (
     Contour,
     Probabilities,
     Sweep,
     contour,
     plot_contour,
-    plot_frequencies,
     plot_probabilities,
     plot_sweep,
     probabilities,
     sweep,
 )
+from hotmax.plots.regression import plot_coefficients
+from hotmax.plots.sampling import plot_beams, plot_frequencies
 from hotmax.plots.training import (
     JacobianMap,
     LossGradients,
@@ -62,16 +94,22 @@ __all__ = [
     "jacobian_map",
     "loss_gradients",
     "plot_attention_scaling",
+    "plot_beams",
     "plot_calibration",
+    "plot_coefficients",
     "plot_confidence",
+    "plot_conformal",
     "plot_contour",
+    "plot_decomposition",
     "plot_frequencies",
     "plot_jacobian",
+    "plot_laws",
     "plot_loss_gradients",
     "plot_probabilities",
     "plot_reliability",
     "plot_risk_coverage",
     "plot_saturation",
+    "plot_selection",
     "plot_slope",
     "plot_smoothing",
     "plot_sweep",

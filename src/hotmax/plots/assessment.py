@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._core.pictures import (
+from hotmax.calibration.assessment import Assessment, ClassScore
+from hotmax.calibration.shape import Shape
+from hotmax.plots.style import (
     BLUE,
     DASHES,
     GREEN,
@@ -15,15 +17,13 @@ from hotmax._core.pictures import (
     SKY,
     VERMILION,
     axes_of,
-    percent,
-    picture,
+    percent_ticks,
     shortened,
+    styled,
 )
-from hotmax.calibration.assessment import Assessment, ClassScore
-from hotmax.calibration.shape import Shape
 
 
-@picture
+@styled
 def plot_methods(result: Assessment, *, ax: Any = None) -> Any:
     """How much each calibrator changes the nll, with its 95 % interval."""
     ax = axes_of(ax)
@@ -51,9 +51,9 @@ def plot_methods(result: Assessment, *, ax: Any = None) -> Any:
     return ax
 
 
-@picture
+@styled
 def plot_classes(
-    result: Sequence[ClassScore], *, names: Sequence[str] | None = None, ax: Any = None
+    result: Sequence[ClassScore], *, class_names: Sequence[str] | None = None, ax: Any = None
 ) -> Any:
     """What is said and what is right, for rows in which a class is predicted."""
     ax = axes_of(ax, 4.4, 0.28 * len(result) + 1.0)
@@ -63,18 +63,18 @@ def plot_classes(
         ax.plot([low, high], [place, place], color=BLUE, linewidth=1)
         ax.plot(right, place, "o", color=BLUE, markersize=5, label="is right" if not place else "")
         ax.plot(one.confidence, place, "D", color=VERMILION, label="says" if not place else "")
-    labels = [shortened(names[one.number] if names else one.number) for one in result]
+    labels = [shortened(class_names[one.number] if class_names else one.number) for one in result]
     ax.set_yticks(range(len(result)), labels)
     ax.set_ylim(len(result) - 0.5, -0.5)
     ax.set_xlim(None, 1.02)
     ax.set_xlabel("mean confidence, and share of right predictions (95 %)")
     ax.grid(False, axis="y")
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.1)
-    percent(ax.xaxis)
+    percent_ticks(ax.xaxis)
     return ax
 
 
-@picture
+@styled
 def plot_shape(result: Shape, *, ax: Any = None) -> Any:
     """How confident predictions are: shares of rows by their largest probability."""
     ax = axes_of(ax)
@@ -87,12 +87,12 @@ def plot_shape(result: Shape, *, ax: Any = None) -> Any:
     ax.set_xlabel("confidence: the largest probability")
     ax.set_ylabel("share of rows")
     ax.legend(loc="upper left")
-    percent(ax.xaxis)
-    percent(ax.yaxis)
+    percent_ticks(ax.xaxis)
+    percent_ticks(ax.yaxis)
     return ax
 
 
-@picture
+@styled
 def plot_effective(result: Shape, *, ax: Any = None) -> Any:
     """How many classes share the probability: a histogram of exp(entropy)."""
     ax = axes_of(ax)
@@ -110,11 +110,11 @@ def plot_effective(result: Shape, *, ax: Any = None) -> Any:
     ax.set_xlabel("effective number of classes, exp(entropy)")
     ax.set_ylabel("share of rows")
     ax.legend(loc="upper right")
-    percent(ax.yaxis)
+    percent_ticks(ax.yaxis)
     return ax
 
 
-@picture
+@styled
 def plot_sensitivity(result: Shape, *, ax: Any = None) -> Any:
     """Mean confidence and mean entropy over temperature."""
     ax = axes_of(ax)
@@ -136,5 +136,5 @@ def plot_sensitivity(result: Shape, *, ax: Any = None) -> Any:
     ax.set_ylim(0, 1.05)
     ax.set_xlabel("temperature")
     ax.legend(loc="center left")
-    percent(ax.yaxis)
+    percent_ticks(ax.yaxis)
     return ax

@@ -1,4 +1,4 @@
-"""Why attention is scaled: the weights, and what gets through them, with the scale and without."""
+"""Pictures of saturation, and of what the scale of attention does about it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 import hotmax as hm
-from hotmax._core.pictures import axes_of, panels, picture
-from hotmax._softmax.saturation import Saturation
+from hotmax._softmax.saturation import EDGES, Saturation
+from hotmax.plots.style import BLUE, VERMILION, figure_of, styled
 
 
 @dataclass(frozen=True)
@@ -39,29 +39,46 @@ def attention_scaling(
     )
 
 
-@picture
-def plot_attention_scaling(result: AttentionScaling, *, ax: Any = None) -> Any:
+@styled
+def plot_attention_scaling(result: AttentionScaling, *, figure: Any = None) -> Any:
     """Four histograms: weights and derivatives, above without the scale, below with it."""
-    ax = axes_of(ax, 6.4, 4.6)
-    found = panels(ax, (1.0, 1.0), 2, gap=0.35)
+    figure = figure_of(figure, 6.4, 4.6)
+    panels = figure.subplots(2, 2)
     for row, one, name in (
-        (found[:2], result.unscaled, "without a scale"),
-        (found[2:], result.scaled, f"scaled by 1 / sqrt({result.features})"),
+        (panels[0], result.unscaled, "without a scale"),
+        (panels[1], result.scaled, f"scaled by 1 / sqrt({result.features})"),
     ):
-        one.plot(row)
+        draw_saturation(one, row)
         row[0].set_title(f"p {name}")
-        row[1].set_title(f"p (1 - p) {name}", loc="left")
-    for panel in found[:2]:
+        row[1].set_title(f"p (1 - p) {name}")
+        row[1].set_ylabel("")
+    for panel in panels[0]:
         panel.set_xlabel("")
-    for panel in found[1::2]:
-        panel.set_ylabel("")
-    return ax
+    return figure
 
 
-@picture
-def plot_saturation(result: Saturation, *, ax: Any = None) -> Any:
+@styled
+def plot_saturation(result: Saturation, *, figure: Any = None) -> Any:
     """Histograms of p and of p (1 - p): entries that pass no gradient pile up at the left."""
-    ax = axes_of(ax, 4.6, 3.6)
-    found = panels(ax, (1.0, 1.0), gap=0.5)
-    result.plot(found)
-    return ax
+    figure = figure_of(figure, 4.6, 3.6)
+    draw_saturation(result, figure.subplots(2, 1))
+    return figure
+
+
+def draw_saturation(result: Saturation, panels: Any) -> None:
+    """Draw the two histograms on two Axes."""
+    kinds = (
+        (result.histogram, "p", {"color": BLUE}),
+        (result.slope_histogram, "p (1 - p)", {"color": VERMILION, "hatch": "///"}),
+    )
+    for ax, (counts, name, look) in zip(panels, kinds, strict=True):
+        ax.bar(EDGES[:-1], counts, np.diff(EDGES), align="edge", edgecolor="white", **look)
+        ax.set_yscale("log")  # one entry that has it all is to be seen beside a thousand
+        ax.set_ylim(0.5, 2.0 * max(counts.max(initial=1), 1))
+        ax.set_xticks([-12, -8, -4, 0], ["$\\leq 10^{-12}$", "$10^{-8}$", "$10^{-4}$", "1"])
+        ax.set_xlim(EDGES[0], EDGES[-1])
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_minor_formatter("")  # which labels an axis of few entries as 2 x 10^0
+        ax.set_xlabel(name)
+        ax.set_ylabel("entries")
+        ax.grid(False, axis="x")

@@ -1,44 +1,94 @@
-"""Confidence against truth. Each result draws itself; here its picture has a name, or company."""
+"""Pictures of calibration results: confidence against accuracy, the fitted temperature, sets."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hotmax._core.pictures import BLUE, MUTED, SKY, VERMILION, axes_of, panels, percent, picture
+from hotmax.calibration.conformal import ConformalEvaluation
+from hotmax.calibration.decomposition import Decomposition
 from hotmax.calibration.reliability import Reliability, RiskCoverage
 from hotmax.calibration.temperature_fit import TemperatureFit
+from hotmax.plots.style import (
+    BLUE,
+    GREEN,
+    MUTED,
+    SKY,
+    VERMILION,
+    axes_of,
+    figure_of,
+    percent_ticks,
+    styled,
+)
+
+if TYPE_CHECKING:  # which imports scikit-learn
+    from hotmax.calibration.selection import Selection
 
 
+@styled
 def plot_reliability(result: Reliability, *, ax: Any = None) -> Any:
-    """The reliability diagram: bars with gaps and whiskers, the smooth curve, rows in each bin."""
-    return result.plot(ax)
+    """The reliability diagram: accuracy against confidence.
 
-
-def plot_temperature(result: TemperatureFit, *, ax: Any = None) -> Any:
-    """The nll over temperature with its minimum and interval; the fit has `curve=True`."""
-    return result.plot(ax)
-
-
-def plot_risk_coverage(result: RiskCoverage, *, ax: Any = None) -> Any:
-    """The error among the most confident rows, for each share of them."""
-    return result.plot(ax)
-
-
-@picture
-def plot_calibration(result: tuple[Reliability, Reliability], *, ax: Any = None) -> Any:
-    """Reliability before and after calibration, side by side."""
-    ax = axes_of(ax, 8.0, 4.0)
-    for panel, one, name in zip(
-        panels(ax, (1.0,), 2, gap=0.22), result, ("before", "after"), strict=True
-    ):
-        one.plot(panel)
-        panel.set_title(f"{name}: ECE {100 * one.ece:.2f} %")
+    Bars are the share of right predictions in each bin, hatched as far as they miss the mean
+    confidence; whiskers are its 95 % interval; below, the share of rows in each bin.
+    """
+    ax = axes_of(ax, 4.4, 4.0)
+    there = result.counts > 0
+    left, width = result.edges[:-1][there], np.diff(result.edges)[there]
+    middle = left + width / 2
+    x, y = result.confidence[there], result.accuracy[there]
+    ax.bar(left, y, width, align="edge", color=SKY, alpha=0.45, linewidth=0, label="right")
+    ax.bar(
+        left,
+        x - y,
+        width,
+        bottom=y,
+        align="edge",
+        facecolor="none",
+        edgecolor=VERMILION,
+        hatch="////",
+        linewidth=0.6,
+        label="gap to confidence",
+    )
+    whiskers = np.clip([y - result.low[there], result.high[there] - y], 0, None)
+    ax.errorbar(
+        middle, y, whiskers, fmt="o", color=BLUE, markersize=3, linewidth=1, label="95 % interval"
+    )
+    ax.plot([0, 1], [0, 1], color=MUTED, linewidth=1, dashes=(4, 3), label="calibrated")
+    t, curve, density = result.curve
+    seen = density > 0.02 * density.max()  # a curve through next to no rows means nothing
+    ax.plot(t, np.where(seen, curve, np.nan), color=GREEN, label="smoothed")
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1)
+    ax.set_ylabel("share of right predictions")
+    ax.set_title(f"ECE {100 * result.ece:.2f} %, smooth ECE {100 * result.smooth_ece:.2f} %")
+    ax.legend(loc="upper left", borderaxespad=0.2)
+    percent_ticks(ax.yaxis)
+    ax.tick_params(labelbottom=False)
+    below = ax.inset_axes((0.0, -0.24, 1.0, 0.18), sharex=ax)
+    share = result.counts / result.counts.sum()
+    below.bar(result.edges[:-1], share, np.diff(result.edges), align="edge", color=SKY)
+    below.set_ylabel("rows")
+    below.set_xlabel("confidence")
+    percent_ticks(below.xaxis)
+    below.set_yticks([0.0, float(share.max())], ["0", f"{100 * share.max():.0f} %"])
     return ax
 
 
-@picture
+@styled
+def plot_calibration(result: tuple[Reliability, Reliability], *, figure: Any = None) -> Any:
+    """Reliability before and after calibration, side by side."""
+    figure = figure_of(figure, 8.4, 4.2)
+    panels = figure.subplots(1, 2)
+    for panel, one, name in zip(panels, result, ("before", "after"), strict=True):
+        plot_reliability(one, ax=panel)
+        panel.set_title(f"{name}: ECE {100 * one.ece:.2f} %")
+    return figure
+
+
+@styled
 def plot_confidence(
     result: Reliability, *, after: Reliability | None = None, ax: Any = None
 ) -> Any:
@@ -68,6 +118,117 @@ def plot_confidence(
     ax.set_xlabel("confidence")
     ax.set_ylabel("share of rows")
     ax.legend(loc="upper left")
-    percent(ax.xaxis)
-    percent(ax.yaxis)
+    percent_ticks(ax.xaxis)
+    percent_ticks(ax.yaxis)
+    return ax
+
+
+@styled
+def plot_risk_coverage(result: RiskCoverage, *, ax: Any = None) -> Any:
+    """The error among the most confident rows, for each share of them."""
+    ax = axes_of(ax)
+    points = np.linspace(0, result.coverage.size - 1, min(result.coverage.size, 400)).astype(int)
+    ax.plot(result.coverage[points], result.risk[points], color=BLUE, label="by confidence")
+    ax.axhline(
+        result.risk[-1], color=MUTED, linewidth=1, dashes=(4, 3), label="all rows, or at random"
+    )
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, max(1.3 * float(result.risk.max()), 1e-3))
+    ax.set_xlabel("coverage: rows kept, the most confident first")
+    ax.set_ylabel("risk: error among them")
+    ax.set_title(f"AURC {result.aurc:.4g}")
+    ax.legend(loc="upper left")
+    percent_ticks(ax.xaxis)
+    percent_ticks(ax.yaxis)
+    return ax
+
+
+@styled
+def plot_temperature(result: TemperatureFit, *, ax: Any = None) -> Any:
+    """The nll over temperature with its minimum and interval; the fit has `curve=True`."""
+    if not result.curve:
+        raise ValueError("plot needs a fit with fit_temperature(..., curve=True)")
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    ax = axes_of(ax)
+    t, nll = np.array(result.curve).T
+    ax.plot(t, nll, color=BLUE)
+    low, high = (min(max(edge, t[0]), t[-1]) for edge in result.interval)
+    ax.axvspan(low, high, color=VERMILION, alpha=0.18, linewidth=0, label="95 % interval")
+    if 0.0 < result.temperature < math.inf:
+        label = f"best, T = {result.temperature:.4g}"
+        ax.plot(result.temperature, result.nll, "D", color=VERMILION, markersize=5, label=label)
+    if t[0] <= 1.0 <= t[-1]:
+        ax.axvline(1.0, color=MUTED, linewidth=1, dashes=(4, 3))
+        ax.plot(1.0, result.nll_before, "o", color=BLUE, label="as given, T = 1")
+    ax.set_xscale("log")
+    ax.set_xlim(t[0], t[-1])
+    ratio = t[-1] / t[0]
+    ticks = (1.0, 1.5, 2.0, 3.0, 5.0) if ratio < 12 else (1.0, 2.0, 5.0) if ratio < 500 else (1.0,)
+    ax.xaxis.set_major_locator(LogLocator(subs=ticks))
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_xlabel("temperature")
+    ax.set_ylabel("nll, nats a row")
+    ax.legend(loc="upper center")
+    top, bottom = float(np.max(nll)), float(np.min(nll))
+    if top > bottom:
+        ax.set_ylim(bottom - 0.06 * (top - bottom), top + 0.3 * (top - bottom))
+    return ax
+
+
+@styled
+def plot_decomposition(result: Decomposition, *, ax: Any = None) -> Any:
+    """A proper score as one bar of two parts, refinement and calibration."""
+    ax = axes_of(ax, 4.4, 1.8)
+    ax.barh([0], [result.refinement], color=BLUE, label="refinement")
+    ax.barh(
+        [0], [result.calibration], left=[result.refinement], color=VERMILION, hatch="///",
+        edgecolor="white", label=f"calibration: what T = {result.temperature:.3g} gains",
+    )  # fmt: skip
+    ax.set_yticks([])
+    ax.set_ylim(-0.6, 1.6)
+    ax.set_xlabel(f"{result.score}, mean of the rows")
+    ax.grid(False, axis="y")
+    ax.legend(loc="upper left", ncols=2)
+    return ax
+
+
+@styled
+def plot_selection(result: Selection, *, ax: Any = None) -> Any:
+    """Each candidate's nll above the best, with its standard error."""
+    ax = axes_of(ax)
+    for place, one in enumerate(result.candidates):
+        chosen = one.method == result.chosen
+        ax.errorbar(
+            one.excess,
+            place,
+            xerr=one.excess_error,
+            fmt="D" if chosen else "o",
+            color=VERMILION if chosen else BLUE,
+        )
+    ax.set_yticks(range(len(result.candidates)), [c.method for c in result.candidates])
+    ax.invert_yaxis()
+    ax.axvline(0, color=MUTED, linewidth=1, zorder=0)
+    ax.set_xlabel("cross-validated nll above the best, with its standard error")
+    ax.set_title(f"chosen: {result.chosen}")
+    return ax
+
+
+@styled
+def plot_conformal(result: ConformalEvaluation, *, ax: Any = None) -> Any:
+    """How many rows have prediction sets of which size."""
+    ax = axes_of(ax)
+    largest = int(np.flatnonzero(result.sizes).max(initial=1))
+    ax.bar(np.arange(largest + 1), result.sizes[: largest + 1] / result.rows, color=BLUE)
+    ax.axvline(
+        result.mean_size, color=VERMILION, linestyle="--", label=f"mean {result.mean_size:.3g}"
+    )
+    percent_ticks(ax.yaxis)
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set_xlabel("classes in a set")
+    ax.set_ylabel("share of rows")
+    ax.set_title(f"{result.coverage:.1%} of the sets hold the label")
+    ax.grid(False, axis="x")
+    ax.legend()
     return ax

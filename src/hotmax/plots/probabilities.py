@@ -11,7 +11,7 @@ import numpy as np
 import hotmax as hm
 from hotmax._backends.protocol import to_numpy
 from hotmax._core.arrays import Array, as_array, as_temperature
-from hotmax._core.pictures import (
+from hotmax.plots.style import (
     COLORS,
     DASHES,
     INK,
@@ -20,12 +20,11 @@ from hotmax._core.pictures import (
     SKY,
     VERMILION,
     axes_of,
-    panels,
-    percent,
-    picture,
+    figure_of,
+    percent_ticks,
     shortened,
+    styled,
 )
-from hotmax._sampling.frequencies import Frequencies
 
 COLOURED = len(COLORS)  # classes with a line of their own; the others are thin and grey
 
@@ -37,13 +36,13 @@ def one_row(logits: object) -> Array:
     return x
 
 
-def names_of(classes: Sequence[object] | None, count: int) -> tuple[str, ...]:
+def names_of(class_names: Sequence[object] | None, count: int) -> tuple[str, ...]:
     """The names of classes; their numbers if they have none."""
-    if classes is None:
+    if class_names is None:
         return tuple(map(str, range(count)))
-    if isinstance(classes, str) or len(classes) != count:
-        raise ValueError(f"classes must be a list of {count} names, got {classes!r}")
-    return tuple(map(str, classes))
+    if isinstance(class_names, str) or len(class_names) != count:
+        raise ValueError(f"class_names must be a list of {count} names, got {class_names!r}")
+    return tuple(map(str, class_names))
 
 
 # --- one row ----------------------------------------------------------------------------------
@@ -51,16 +50,16 @@ def names_of(classes: Sequence[object] | None, count: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Probabilities:
-    """softmax of one row: `logits`, `probabilities`, the `temperature`, and names of `classes`."""
+    """softmax of one row: `logits`, `probabilities`, the `temperature`, and `class_names`."""
 
     logits: Array
     probabilities: Array
     temperature: float
-    classes: tuple[str, ...]
+    class_names: tuple[str, ...]
 
 
 def probabilities(
-    logits: object, *, temperature: float = 1.0, classes: Sequence[object] | None = None
+    logits: object, *, temperature: float = 1.0, class_names: Sequence[object] | None = None
 ) -> Probabilities:
     """softmax of one row at one temperature, to be drawn.
 
@@ -71,16 +70,16 @@ def probabilities(
     """
     x = one_row(logits)
     p = hm.softmax(x, temperature=temperature)
-    return Probabilities(x, p, float(temperature), names_of(classes, x.size))
+    return Probabilities(x, p, float(temperature), names_of(class_names, x.size))
 
 
-@picture
+@styled
 def plot_probabilities(result: Probabilities, *, ax: Any = None) -> Any:
     """Probabilities as bars, with the line of the uniform distribution."""
     p = result.probabilities
     ax = axes_of(ax)
-    places = np.arange(p.size)
-    ax.bar(places, p, color=SKY, width=0.8 if p.size <= 40 else 1.0)
+    positions = np.arange(p.size)
+    ax.bar(positions, p, color=SKY, width=0.8 if p.size <= 40 else 1.0)
     uniform = 1.0 / p.size
     label = f"uniform, {100 * uniform:.3g} %"
     ax.axhline(uniform, color=VERMILION, linewidth=1.2, dashes=(5, 2), label=label)
@@ -91,7 +90,7 @@ def plot_probabilities(result: Probabilities, *, ax: Any = None) -> Any:
             at = uniform if 0.0 < uniform - value < 0.06 else value  # not through the line
             ax.annotate(text, (place, at), (0, 3), textcoords="offset points", ha="center",
                         fontsize=8)  # fmt: skip
-        ax.set_xticks(places, [shortened(name, 10) for name in result.classes])
+        ax.set_xticks(positions, [shortened(name, 10) for name in result.class_names])
     ax.set_ylim(0, 1.25 * max(float(p.max()), uniform))
     ax.set_xlim(-0.6, p.size - 0.4)
     ax.set_xlabel("class")
@@ -113,21 +112,21 @@ class Sweep:
         temperatures: In the order given; 0 and inf may be among them.
         probabilities: (temperatures, classes).
         entropy: At each temperature, in nats.
-        classes: Names.
+        class_names: Names.
     """
 
     logits: Array
     temperatures: Array
     probabilities: Array
     entropy: Array
-    classes: tuple[str, ...]
+    class_names: tuple[str, ...]
 
 
 def sweep(
     logits: object,
     temperatures: Sequence[float] | Array | None = None,
     *,
-    classes: Sequence[object] | None = None,
+    class_names: Sequence[object] | None = None,
 ) -> Sweep:
     """softmax of one row over temperatures: by default 0, 121 from 0.01 to 100, and inf.
 
@@ -140,18 +139,18 @@ def sweep(
     """
     x = one_row(logits)
     if temperatures is None:
-        heat = np.concatenate([[0.0], np.geomspace(0.01, 100.0, 121), [np.inf]])
+        t = np.concatenate([[0.0], np.geomspace(0.01, 100.0, 121), [np.inf]])
     else:
-        heat = np.atleast_1d(as_temperature(temperatures, "temperatures"))
-        if heat.ndim != 1 or heat.size == 0:
-            raise ValueError(f"temperatures must be one list of numbers, got shape {heat.shape}")
-    rows = np.broadcast_to(x, (heat.size, x.size))
+        t = np.atleast_1d(as_temperature(temperatures, "temperatures"))
+        if t.ndim != 1 or t.size == 0:
+            raise ValueError(f"temperatures must be one list of numbers, got shape {t.shape}")
+    rows = np.broadcast_to(x, (t.size, x.size))
     return Sweep(
         x,
-        heat,
-        hm.softmax(rows, temperature=heat[:, None]),
-        hm.entropy(rows, temperature=heat[:, None]),
-        names_of(classes, x.size),
+        t,
+        hm.softmax(rows, temperature=t[:, None]),
+        hm.entropy(rows, temperature=t[:, None]),
+        names_of(class_names, x.size),
     )
 
 
@@ -168,8 +167,8 @@ def tied_dashes(x: Array) -> list[Any]:
     return dashes
 
 
-@picture
-def plot_sweep(result: Sweep, *, ax: Any = None) -> Any:
+@styled
+def plot_sweep(result: Sweep, *, figure: Any = None) -> Any:
     """Probabilities over temperature on a log axis, with the limits 0 and inf at its ends.
 
     Below, the entropy. Classes with equal logits share one line, in dashes of their colours.
@@ -187,8 +186,8 @@ def plot_sweep(result: Sweep, *, ax: Any = None) -> Any:
     margin = (high / low) ** 0.12
     ends = low / margin, high * margin
     place = np.where(t == 0.0, ends[0], np.where(t == np.inf, ends[1], t))
-    ax = axes_of(ax, 4.6, 4.4)
-    upper, lower = panels(ax, (2.6, 1.0))
+    figure = figure_of(figure, 4.6, 4.4)
+    upper, lower = figure.subplots(2, 1, height_ratios=(2.6, 1.0))
     dashes = tied_dashes(result.logits)
     leading = np.argsort(-result.logits, kind="stable")[:COLOURED]
     rank = {int(c): i for i, c in enumerate(leading)}
@@ -198,7 +197,7 @@ def plot_sweep(result: Sweep, *, ax: Any = None) -> Any:
     few = int(inner.sum()) <= 15
     for c, i in rank.items():
         color, marker = COLORS[i], MARKERS[i]
-        label = f"{shortened(result.classes[c], 12)}: {result.logits[c]:g}"
+        label = f"{shortened(result.class_names[c], 12)}: {result.logits[c]:g}"
         upper.plot(
             t[inner], p[inner, c], color=color, linestyle=dashes[c], label=label,
             marker=marker if few else "", markersize=3,
@@ -235,18 +234,7 @@ def plot_sweep(result: Sweep, *, ax: Any = None) -> Any:
     lower.axhline(np.log(result.logits.size), color=MUTED, linewidth=0.8, dashes=(4, 3))
     lower.set_ylabel("entropy")
     lower.set_xlabel("temperature")
-    return ax
-
-
-@picture
-def plot_frequencies(result: Frequencies, *, ax: Any = None) -> Any:
-    """How often each class was drawn at each temperature, in percent, beside its probability."""
-    count = result.temperatures.size
-    columns = min(count, 2)
-    rows = -(-count // columns)
-    ax = axes_of(ax, 2.4 * columns, 2.3 * rows)
-    result.plot(panels(ax, (1.0,) * rows, columns, gap=0.42)[:count])
-    return ax
+    return figure
 
 
 # --- two classes ------------------------------------------------------------------------------
@@ -282,7 +270,7 @@ def contour(*, temperature: float = 1.0, extent: float = 5.0, points: int = 81) 
     return Contour(line, line, p, float(temperature))
 
 
-@picture
+@styled
 def plot_contour(result: Contour, *, ax: Any = None) -> Any:
     """The two-class contour: straight lines, since only the difference of logits counts."""
     ax = axes_of(ax, 4.4, 3.8)
@@ -302,5 +290,5 @@ def plot_contour(result: Contour, *, ax: Any = None) -> Any:
     ax.set_title(f"p of class 1 at T = {result.temperature:g}")
     bar = ax.figure.colorbar(filled, ax=ax, fraction=0.05, ticks=[0, 0.25, 0.5, 0.75, 1])
     bar.outline.set_visible(False)
-    percent(bar.ax.yaxis)
+    percent_ticks(bar.ax.yaxis)
     return ax

@@ -10,7 +10,8 @@ import numpy as np
 
 import hotmax as hm
 from hotmax._core.arrays import Array, refuse_masked
-from hotmax._core.pictures import (
+from hotmax.plots.probabilities import names_of, one_row
+from hotmax.plots.style import (
     BLUE,
     COLORS,
     DASHES,
@@ -18,10 +19,9 @@ from hotmax._core.pictures import (
     MUTED,
     VERMILION,
     axes_of,
-    picture,
     shortened,
+    styled,
 )
-from hotmax.plots.probabilities import names_of, one_row
 
 NUMBERED = 8  # classes up to which a heat map has its numbers written in
 
@@ -34,11 +34,11 @@ class JacobianMap:
     probabilities: Array
     jacobian: Array
     temperature: float
-    classes: tuple[str, ...]
+    class_names: tuple[str, ...]
 
 
 def jacobian_map(
-    logits: object, *, temperature: float = 1.0, classes: Sequence[object] | None = None
+    logits: object, *, temperature: float = 1.0, class_names: Sequence[object] | None = None
 ) -> JacobianMap:
     """The Jacobian of one row, to be drawn.
 
@@ -54,11 +54,11 @@ def jacobian_map(
         hm.softmax(x, temperature=temperature),
         hm.softmax_jacobian(x, temperature=temperature),
         float(temperature),
-        names_of(classes, x.size),
+        names_of(class_names, x.size),
     )
 
 
-@picture
+@styled
 def plot_jacobian(result: JacobianMap, *, ax: Any = None) -> Any:
     """The Jacobian as a heat map: what a logit gives its own class, it takes from the others."""
     ax = axes_of(ax, 4.4, 3.8)
@@ -71,7 +71,7 @@ def plot_jacobian(result: JacobianMap, *, ax: Any = None) -> Any:
             ax.text(column, row, f"{j[row, column]:.2g}", ha="center", va="center",
                     fontsize=7, color="white" if dark else "#1b1b1e")  # fmt: skip
     if j.shape[0] <= 12:
-        names = [shortened(name, 8) for name in result.classes]
+        names = [shortened(name, 8) for name in result.class_names]
         ax.set_xticks(range(len(names)), names)
         ax.set_yticks(range(len(names)), names)
     ax.grid(False)
@@ -109,7 +109,7 @@ def slope(points: int = 201) -> Slope:
     return Slope(p, hm.softmax_jacobian(logits)[:, 0, 0])
 
 
-@picture
+@styled
 def plot_slope(result: Slope, *, ax: Any = None) -> Any:
     """p (1 - p) against p: a sure softmax passes no gradient on."""
     ax = axes_of(ax)
@@ -166,7 +166,7 @@ def loss_gradients(points: int = 199) -> LossGradients:
     return LossGradients(p, *pulls)
 
 
-@picture
+@styled
 def plot_loss_gradients(result: LossGradients, *, ax: Any = None) -> Any:
     """Cross entropy against the absolute error, which hardly learns from a confident mistake."""
     ax = axes_of(ax)
@@ -201,18 +201,18 @@ class Smoothing:
         amounts: Of label smoothing.
         losses: (amounts, margins).
         minima: The margin at which each is least; inf without smoothing.
-        classes: How many there are.
+        num_classes: How many there are.
     """
 
     margin: Array
     amounts: Array
     losses: Array
     minima: Array
-    classes: int
+    num_classes: int
 
 
 def smoothing(
-    amounts: Sequence[float] = (0.0, 0.05, 0.1, 0.2), *, classes: int = 10, points: int = 181
+    amounts: Sequence[float] = (0.0, 0.05, 0.1, 0.2), *, num_classes: int = 10, points: int = 181
 ) -> Smoothing:
     """The loss with smoothed labels: least at a finite margin, log((1 - s) n / s + 1).
 
@@ -221,25 +221,25 @@ def smoothing(
         >>> plots.smoothing([0.0, 0.1]).minima.round(3)
         array([  inf, 4.511])
     """
-    if classes < 2:
-        raise ValueError(f"classes must be at least 2, got {classes}")
+    if num_classes < 2:
+        raise ValueError(f"num_classes must be at least 2, got {num_classes}")
     refuse_masked(amounts, "amounts")
     amount = np.asarray(amounts, np.float64)
     if amount.ndim != 1 or not ((amount >= 0) & (amount < 1)).all():
         raise ValueError(f"amounts must be a list of numbers from 0 to below 1, got {amounts!r}")
     margin = np.linspace(-4.0, 14.0, points)
-    logits = np.zeros((points, classes))
+    logits = np.zeros((points, num_classes))
     logits[:, 0] = margin
     right = np.zeros(points, np.int64)
     losses = [
         hm.cross_entropy(logits, right, label_smoothing=float(s), reduction="none") for s in amount
     ]
     with np.errstate(divide="ignore"):
-        minima = np.log((1 - amount) * classes / amount + 1)
-    return Smoothing(margin, amount, np.array(losses), minima, int(classes))
+        minima = np.log((1 - amount) * num_classes / amount + 1)
+    return Smoothing(margin, amount, np.array(losses), minima, int(num_classes))
 
 
-@picture
+@styled
 def plot_smoothing(result: Smoothing, *, ax: Any = None) -> Any:
     """Label smoothing's effect on the loss: more certainty is punished beyond the minimum."""
     ax = axes_of(ax)
@@ -253,7 +253,7 @@ def plot_smoothing(result: Smoothing, *, ax: Any = None) -> Any:
     ax.plot([], [], "o", color=MUTED, label="least")
     ax.set_xlim(result.margin[0], result.margin[-1])
     ax.set_ylim(0, None)
-    ax.set_xlabel(f"right logit above the other {result.classes - 1}")
+    ax.set_xlabel(f"right logit above the other {result.num_classes - 1}")
     ax.set_ylabel("cross entropy, nats")
     ax.legend(loc="upper right")
     return ax

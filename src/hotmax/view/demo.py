@@ -32,14 +32,14 @@ class Demo:
     Attributes:
         logits: (rows, 10).
         labels: The digits that they are.
-        classes: Names of the digits.
+        class_names: Names of the digits.
         title: One line.
         story: What was trained on what, and what to look for.
     """
 
     logits: Array
     labels: Array
-    classes: tuple[str, ...]
+    class_names: tuple[str, ...]
     title: str
     story: str
 

@@ -44,7 +44,7 @@ def table(
     )
 
 
-def figure(
+def figure_block(
     name: str,
     title: str,
     how: str,

@@ -17,8 +17,8 @@ class Findings:
 
     Attributes:
         title: The heading.
-        rows, classes: How many.
-        names: Of the classes.
+        rows, num_classes: How many.
+        class_names: Of the classes.
         seed: Of the split and of the bootstrap.
         shape: What needs no labels.
         assessment: What needs labels; None without.
@@ -26,15 +26,15 @@ class Findings:
 
     title: str
     rows: int
-    classes: int
-    names: tuple[str, ...]
+    num_classes: int
+    class_names: tuple[str, ...]
     seed: int
     shape: Shape
     assessment: Assessment | None
 
     @property
     def subtitle(self) -> str:
-        text = f"{self.rows:,} rows, {self.classes:,} classes"
+        text = f"{self.rows:,} rows, {self.num_classes:,} classes"
         if self.assessment is None:
             return f"{text}, without labels"
         one, two = self.assessment.fit_rows, self.assessment.score_rows

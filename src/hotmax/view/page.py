@@ -28,7 +28,7 @@ from hotmax.plots import assessment as pictures
 from hotmax.view.elements import (
     Cell,
     escape,
-    figure,
+    figure_block,
     interval,
     number,
     percent,
@@ -91,7 +91,7 @@ def classes_table(result: Assessment, names: Sequence[str]) -> str:
             f"{100 * one.gap:+.1f}",
             f"{100 * one.gap_after:+.1f}" if math.isfinite(one.gap_after) else "-",
         ]
-        for one in result.classes
+        for one in result.worst_classes
     ]
     head = ["predicted class", "rows", "says", "is right", "gap, points", "gap at the temperature"]
     return table(head, rows)
@@ -149,38 +149,40 @@ def labelled(report: Findings, result: Assessment) -> list[str]:
         "</div>",
         "<h2>Confidence and truth</h2>",
         '<div class="grid">',
-        figure(
+        figure_block(
             "before",
             "Before calibration",
             "A bar is the share of right predictions among those of about one confidence. Bars on "
             "the dashed line are calibrated; hatching above a bar is overconfidence. Whiskers: "
             "95 % Wilson intervals. Below: how many rows are in each bin.",
-            lambda ax: plots.plot_reliability(before.reliability, ax=ax),
+            lambda figure: plots.plot_reliability(before.reliability, ax=figure.subplots()),
             bins_table(before.reliability),
             height=4.2,
         ),
-        figure(
+        figure_block(
             "after",
             f"After, at temperature {fit.temperature:.3g}",
             "The same rows, which had no part in the choice of the temperature.",
-            lambda ax: plots.plot_reliability(after.reliability, ax=ax),
+            lambda figure: plots.plot_reliability(after.reliability, ax=figure.subplots()),
             bins_table(after.reliability),
             height=4.2,
         ),
-        figure(
+        figure_block(
             "confidence",
             "How sure it is",
             "Shares of rows by confidence, hatched where the prediction is wrong. The two upright "
             "lines fall together if the model is calibrated on average.",
-            lambda ax: plots.plot_confidence(before.reliability, after=after.reliability, ax=ax),
+            lambda figure: plots.plot_confidence(
+                before.reliability, after=after.reliability, ax=figure.subplots()
+            ),
             bins_table(before.reliability),
         ),
-        figure(
+        figure_block(
             "temperature",
             "Which temperature",
             "The negative log-likelihood of the fitting rows at each temperature; its least is the "
             "fitted one, with its 95 % profile likelihood interval. Above 1: overconfident.",
-            lambda ax: plots.plot_temperature(fit, ax=ax),
+            lambda figure: plots.plot_temperature(fit, ax=figure.subplots()),
             table(
                 ["temperature", "nll"],
                 [[f"{t:.4g}", f"{nll:.6f}"] for t, nll in fit.curve],
@@ -197,12 +199,12 @@ def labelled(report: Findings, result: Assessment) -> list[str]:
         "than by honest probabilities. A calibrator that is right more often has learnt more than "
         "calibration from its rows.</p>",
         '<div class="grid">',
-        figure(
+        figure_block(
             "methods",
             "What each calibrator gains",
             "The change of nll against no calibration, from the differences in each row, with its "
             "95 % interval. Further left is better.",
-            lambda ax: pictures.plot_methods(result, ax=ax),
+            lambda figure: pictures.plot_methods(result, ax=figure.subplots()),
             table(
                 ["calibrator", "change of nll", "95 %"],
                 [[one.method, *number(one.nll_change)] for one in result.scores[1:]],
@@ -211,15 +213,15 @@ def labelled(report: Findings, result: Assessment) -> list[str]:
         ),
         "</div>",
         "<h2>Where it is most overconfident</h2>",
-        f"<p>{escape(worst(result, report.classes))}</p>",
+        f"<p>{escape(worst(result, report.num_classes))}</p>",
         '<div class="grid">',
-        classes_figure(result, report.names),
-        figure(
+        classes_figure(result, report.class_names),
+        figure_block(
             "risk",
             "If it may abstain",
             "The error among the most confident rows, for each share of rows kept. The area under "
             "the curve (AURC) is small if confidence ranks rows well, calibrated or not.",
-            lambda ax: plots.plot_risk_coverage(result.risk, ax=ax),
+            lambda figure: plots.plot_risk_coverage(result.risk, ax=figure.subplots()),
             risk_table(result),
         ),
         "</div>",
@@ -256,27 +258,29 @@ def advice(result: Assessment) -> str:
 
 
 def worst(result: Assessment, classes: int) -> str:
-    if not result.classes:
+    if not result.worst_classes:
         return f"No class is predicted in {LEAST} of the scoring rows: too few to tell them apart."
     text = (
-        f"Rows in which a class is predicted, before calibration: the {len(result.classes)} of "
-        f"{classes:,} classes whose overconfidence is surest, among those predicted in at least "
-        f"{LEAST} rows."
+        "Rows in which a class is predicted, before calibration: the "
+        f"{len(result.worst_classes)} of {classes:,} classes whose overconfidence is surest, among "
+        f"those predicted in at least {LEAST} rows."
     )
     return text if classes <= 20 else f"{text} Of so many classes, some stand out by accident."
 
 
 def classes_figure(result: Assessment, names: Sequence[str]) -> str:
-    if not result.classes:
+    if not result.worst_classes:
         return ""
-    return figure(
+    return figure_block(
         "classes",
         "What it says, and what is right",
         "Diamonds: the mean confidence. Dots: the share that is right, with its 95 % Wilson "
         "interval. A diamond right of the interval is more than chance would give one class.",
-        lambda ax: pictures.plot_classes(result.classes, names=names, ax=ax),
+        lambda figure: pictures.plot_classes(
+            result.worst_classes, class_names=names, ax=figure.subplots()
+        ),
         classes_table(result, names),
-        height=0.27 * len(result.classes) + 1.0,
+        height=0.27 * len(result.worst_classes) + 1.0,
     )
 
 
@@ -301,7 +305,7 @@ def unlabelled(report: Findings, shape: Shape) -> list[str]:
         tile(
             f"{shape.entropy:.3g}",
             "mean entropy, nats",
-            f"uniform would be {math.log(report.classes):.3g}",
+            f"uniform would be {math.log(report.num_classes):.3g}",
         ),
         tile(
             f"{shape.effective[2]:.3g}",
@@ -319,29 +323,29 @@ def unlabelled(report: Findings, shape: Shape) -> list[str]:
     ]
     if report.assessment is None:
         parts.append(
-            figure(
+            figure_block(
                 "shape",
                 "How sure it is",
                 "Shares of rows by the largest probability.",
-                lambda ax: pictures.plot_shape(shape, ax=ax),
+                lambda figure: pictures.plot_shape(shape, ax=figure.subplots()),
                 histogram(shape.confidence_edges, shape.confidence_shares, "confidence", 100.0),
             )
         )
     parts += [
-        figure(
+        figure_block(
             "effective",
             "How many classes it hesitates between",
             "exp(entropy) of each row: 1 if one class has it all, n if n classes share evenly.",
-            lambda ax: pictures.plot_effective(shape, ax=ax),
+            lambda figure: pictures.plot_effective(shape, ax=figure.subplots()),
             table(quantiles, [[f"{value:.4g}" for value in shape.effective]], "quantiles of rows")
             + histogram(shape.effective_edges, shape.effective_shares, "effective classes"),
         ),
-        figure(
+        figure_block(
             "sensitivity",
             "Sensitivity to temperature",
             "Mean confidence and mean entropy if all logits are divided by a temperature. Steep at "
             f"1 means that the scale of the logits decides. From {shape.swept_rows:,} rows.",
-            lambda ax: pictures.plot_sensitivity(shape, ax=ax),
+            lambda figure: pictures.plot_sensitivity(shape, ax=figure.subplots()),
             table(
                 ["temperature", "mean confidence", "mean entropy"],
                 [
@@ -352,12 +356,12 @@ def unlabelled(report: Findings, shape: Shape) -> list[str]:
                 ],
             ),
         ),
-        figure(
+        figure_block(
             "saturation",
             "Gradient health",
             "Probabilities, and p (1 - p), through which a gradient must pass, on a log scale. "
             f"What piles up at the left learns nothing. From {found.rows:,} rows.",
-            lambda ax: plots.plot_saturation(found, ax=ax),
+            lambda figure: plots.plot_saturation(found, figure=figure),
             table(["", ""], [list(line) for line in found.lines()]),
             height=3.9,
         ),

@@ -34,8 +34,8 @@ class Report(Findings):
 
     Attributes:
         title: The heading.
-        rows, classes: How many.
-        names: Of the classes.
+        rows, num_classes: How many.
+        class_names: Of the classes.
         seed: Of the split and of the bootstrap.
         shape: What needs no labels.
         assessment: What needs labels; None without.
@@ -129,14 +129,18 @@ def plain(value: Any) -> Any:
     return value
 
 
-def class_names(classes: Sequence[object] | None, count: int) -> tuple[str, ...]:
-    if classes is None:
+def checked_class_names(class_names: Sequence[object] | None, count: int) -> tuple[str, ...]:
+    if class_names is None:
         return tuple(map(str, range(count)))
-    if isinstance(classes, str | bytes) or not hasattr(classes, "__len__"):
-        raise TypeError(f"classes must be a list of names or None, got {type(classes).__name__}")
-    if len(classes) != count:
-        raise ValueError(f"classes must have {count} names, one for each class, got {len(classes)}")
-    return tuple(printable(str(name)) for name in classes)
+    if isinstance(class_names, str | bytes) or not hasattr(class_names, "__len__"):
+        raise TypeError(
+            f"class_names must be a list of names or None, got {type(class_names).__name__}"
+        )
+    if len(class_names) != count:
+        raise ValueError(
+            f"class_names must have {count} names, one for each class, got {len(class_names)}"
+        )
+    return tuple(printable(str(name)) for name in class_names)
 
 
 def printable(text: str) -> str:
@@ -151,7 +155,7 @@ def silent(stage: str, done: float) -> None:
 def report(
     logits: object,
     labels: object = None,
-    classes: Sequence[object] | None = None,
+    class_names: Sequence[object] | None = None,
     *,
     title: str | None = None,
     seed: int = 0,
@@ -167,7 +171,7 @@ def report(
         logits: (rows, classes), of data that the model was not trained on. A memory-mapped array is
             read some rows at a time.
         labels: The class of each row, as integers; None if they are not known.
-        classes: The names of the classes.
+        class_names: The names of the classes.
         title: The heading of the page.
         seed: Of the split, and of the bootstrap.
         input: "probabilities" if `logits` holds those.
@@ -202,20 +206,20 @@ def report(
             raise ValueError("logits must have at least one row")
     else:
         refuse_masked(labels, "labels")
-        examples = read(logits, labels, input=input)
+        examples = read(logits, labels, input=input, name="labels")
         if not examples.labels.size:
             raise TypeError("labels must be integers, one for each row")
     if examples.classes < 2:
         raise ValueError(f"logits must have at least 2 classes, got {examples.classes}")
-    names = class_names(classes, examples.classes)
+    names = checked_class_names(class_names, examples.classes)
     shape = shape_of(examples, tell)
     assessment = None if labels is None else assess(examples, int(seed), tell)
     tell("done", 1.0)
     return Report(
         title=printable(title) if title else f"A report by hotmax {hm.__version__}",
         rows=examples.rows,
-        classes=examples.classes,
-        names=names,
+        num_classes=examples.classes,
+        class_names=names,
         seed=int(seed),
         shape=shape,
         assessment=assessment,

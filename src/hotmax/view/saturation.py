@@ -21,7 +21,7 @@ def main() -> None:
     if len(sys.argv) < 2:
         return
     try:
-        figure = plots.plot_attention_scaling(found).figure
+        figure = plots.plot_attention_scaling(found)
     except ImportError as error:
         sys.exit(str(error))
     figure.savefig(sys.argv[1], dpi=150)

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from hotmax._core.pictures import (
+from hotmax.plots.style import (
     AMBER,
     BLUE,
     FAINT,
@@ -39,7 +39,7 @@ VARIABLES = {
 def svg(
     draw: Callable[[Any], object], name: str, title: str, text: str, width: float, height: float
 ) -> str:
-    """What `draw(ax)` draws, as an svg element; `name` sets its ids apart from those of others."""
+    """What `draw(figure)` draws, as an svg element whose ids begin with `name`."""
     with style():
         import matplotlib
         from matplotlib.figure import Figure
@@ -52,7 +52,7 @@ def svg(
             warnings.filterwarnings("ignore", message="Glyph .* missing from")
             warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
             figure = Figure(figsize=(width, height), layout="constrained")
-            draw(figure.subplots())
+            draw(figure)
             out = io.StringIO()
             figure.savefig(out, format="svg", transparent=True, metadata=nobody)
     return cleaned(out.getvalue(), name, title, text)

@@ -37,7 +37,7 @@ class Reading:
     logits: str | None = None
     "The logits: an array or column by its name, or what the names of their columns begin with."
 
-    classes: str | None = None
+    class_names: str | None = None
     "Names of the classes: cat,dog,fox, or a file with one on each line."
 
     input: Literal["logits", "probabilities"] = "logits"
@@ -48,7 +48,7 @@ class Reading:
             path,
             labels=self.labels,
             logits=self.logits,
-            classes=class_names(self.classes),
+            class_names=parse_class_names(self.class_names),
             input=self.input,
         )
 
@@ -60,7 +60,7 @@ Temperatures = Annotated[str, Parameter(name=("--temperatures", "-T"), allow_lea
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
-def class_names(given: str | None) -> list[str] | None:
+def parse_class_names(given: str | None) -> list[str] | None:
     if given is None:
         return None
     if "," not in given and os.path.isfile(given):

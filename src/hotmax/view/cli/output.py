@@ -126,15 +126,15 @@ class Table:
         if width is not None and total > width and self.left < len(sizes):  # the names give way
             sizes[0] = max(sizes[0] - (total - width), 4)
             total = sum(sizes) + 2 * (len(sizes) - 1)
-        room = BAR if width is None else min(BAR, width - total - 2)
-        bars = self.bars if room >= SHORTEST_BAR else None
+        bar_width = BAR if width is None else min(BAR, width - total - 2)
+        bars = self.bars if bar_width >= SHORTEST_BAR else None
         if width is not None and self.left == len(sizes):
             return self.wrapped(cells, sizes, width)
         lines = [self.line(cells[0], sizes, "bold")]
         for number, row in enumerate(cells[1:]):
             line = self.line(row, sizes, "")
             if bars is not None:
-                line.append("  " + bar(bars[number], room), "cyan")
+                line.append("  " + bar(bars[number], bar_width), "cyan")
             line.rstrip()
             lines.append(line)
         return lines

@@ -114,7 +114,12 @@ def report(
             title, story = title or file.name, []
         with naming_the_file(found):
             result = hm.report(
-                found.logits, found.labels, found.classes, title=title, seed=seed, progress=update
+                found.logits,
+                found.labels,
+                found.class_names,
+                title=title,
+                seed=seed,
+                progress=update,
             )
         result.save(out, force=force)
     if common.json:
@@ -255,14 +260,15 @@ def fitted(found: hm.io.Predictions, method: str, parts: Split) -> tuple[Any, An
 
     Rows held out get weight 0 and not a copy: the logits may be mapped from a large file.
     """
-    cal = hm.calibration
     weights = None if not parts.held_out else (~parts.held).astype(np.float64)
     if method == SELECT:
-        selection = cal.select(found.logits, found.labels, sample_weight=weights, seed=parts.seed)
+        selection = hm.calibration.select(
+            found.logits, found.labels, sample_weight=weights, seed=parts.seed
+        )
         return selection.calibrator, selection
-    calibrator: Any = (
-        cal.TemperatureScaling() if method == "temperature" else cal.Calibrator(method)
-    )
+    from hotmax.calibration.calibrators import calibrator_for  # which needs scikit-learn
+
+    calibrator = calibrator_for(method)
     with warnings.catch_warnings():  # a temperature of 0 is explained in the output
         warnings.simplefilter("ignore", UserWarning)
         return calibrator.fit(found.logits, found.labels, weights), None
@@ -390,11 +396,11 @@ def apply(
             shape=(rows, classes),
             dtype=kind,
             labels=found.labels,
-            classes=found.classes,
+            class_names=found.class_names,
             force=force,
         )
     if common.json:
-        data = {"source": found.source, "rows": rows, "classes": classes, "dtype": kind.name}
+        data = {"source": found.source, "rows": rows, "num_classes": classes, "dtype": kind.name}
         say_json({**data, "method": method_of(fitted), "out": str(out)})
     else:
         say(f"written: {out}, {rows} rows of {classes} probabilities, {kind.name}")

@@ -83,7 +83,7 @@ def softmax_data(x: Array, temperature: float, found: Rows, top: int | None) -> 
     logs = hm.log_softmax(x, temperature=temperature)
     order = order_of(p, top)
     return {
-        "classes": [found.name(c) for c in order.tolist()],
+        "class_names": [found.name(c) for c in order.tolist()],
         "logits": x[order],
         "probabilities": p[order],
         "log_probabilities": logs[order],
@@ -143,39 +143,39 @@ def sweep(
     """
     found = rows_of(logits, row, reading)
     x = found.only("sweep")
-    heat = np.array(numbers(temperatures, "--temperatures"))
+    t_values = np.array(numbers(temperatures, "--temperatures"))
     check_picture(plot, force)
-    rows = np.broadcast_to(x, (heat.size, x.size))
+    rows = np.broadcast_to(x, (t_values.size, x.size))
     with patience():
-        p = hm.softmax(rows, temperature=heat[:, None])
-        entropy = hm.entropy(rows, temperature=heat[:, None])
+        p = hm.softmax(rows, temperature=t_values[:, None])
+        entropy = hm.entropy(rows, temperature=t_values[:, None])
     if plot is not None:
         from hotmax import plots
 
-        given = None if temperatures == SWEEP else np.sort(heat)
-        swept = plots.sweep(x, given, classes=found.classes)
+        given = None if temperatures == SWEEP else np.sort(t_values)
+        swept = plots.sweep(x, given, class_names=found.class_names)
         save_picture(plots.plot_sweep(swept), plot, force)
     names = [found.name(c) for c in range(x.size)]
     if common.json:
-        data = {"classes": names, "logits": x, "temperatures": heat}
+        data = {"class_names": names, "logits": x, "temperatures": t_values}
         say_json({**data, "probabilities": p, "entropy": entropy, "plot": text_of(plot)})
         return
-    show_sweep(names, heat, p, entropy)
+    show_sweep(names, t_values, p, entropy)
     if plot is not None:
         say(f"written: {plot}")
 
 
-def show_sweep(names: Sequence[str], heat: Array, p: Array, entropy: Array) -> None:
+def show_sweep(names: Sequence[str], t_values: Array, p: Array, entropy: Array) -> None:
     """Classes side by side, as many as the terminal has room for."""
     sparks = [sparkline(column.tolist()) for column in p.T]
     width = screen_width()
-    cell = max(heat.size, 9, *map(len, names)) + 2
+    cell = max(t_values.size, 9, *map(len, names)) + 2
     fit = len(names) if width is None else max((width - 17) // cell, 1)
     for start in range(0, len(names), fit):
         part = range(start, min(start + fit, len(names)))
         rows = [
             [f"{t:g}", *(f"{p[i, c]:.6f}" for c in part), f"{entropy[i]:.4f}"]
-            for i, t in enumerate(heat)
+            for i, t in enumerate(t_values)
         ]
         rows.append(["", *(sparks[c] for c in part), ""])
         table = Table(("T", *(names[c] for c in part), "entropy"), rows)
@@ -216,21 +216,27 @@ def sample(
     """
     found = rows_of(logits, row, reading)
     x = found.only("sample")
-    heat = numbers(temperatures, "--temperatures")
+    t_values = numbers(temperatures, "--temperatures")
     check_picture(plot, force)
     chosen = secrets.randbelow(1 << 31) if seed is None else seed
     with patience():
-        result = hm.frequencies(x, temperatures=heat, draws=draws, seed=chosen)
+        result = hm.frequencies(x, temperatures=t_values, draws=draws, seed=chosen)
     if plot is not None:
         save_picture(result.plot(), plot, force)
     names = [found.name(c) for c in range(x.size)]
     if common.json:
-        data = {"classes": names, "logits": x, "temperatures": heat, "draws": draws, "seed": chosen}
+        data = {
+            "class_names": names,
+            "logits": x,
+            "temperatures": t_values,
+            "draws": draws,
+            "seed": chosen,
+        }
         data |= {"counts": result.counts, "frequencies": result.frequencies}
         data |= {"probabilities": result.probabilities, "plot": text_of(plot)}
         say_json(data)
         return
-    for i, t in enumerate(heat):
+    for i, t in enumerate(t_values):
         p, share, error = result.probabilities[i], result.frequencies[i], result.standard_errors[i]
         with np.errstate(all="ignore"):
             away = np.where(error > 0, (share - p) / error, 0.0)
@@ -266,12 +272,10 @@ def check_picture(path: Path | None, force: bool) -> None:
     matplotlib.use("agg")  # no window
 
 
-def save_picture(drawn: Any, path: Path, force: bool) -> None:
-    """Write the figure of what a plot has returned: itself, its axes or several of them."""
+def save_picture(figure: Any, path: Path, force: bool) -> None:
+    """Write a figure to a file, and close it."""
     from matplotlib import pyplot
 
-    first = np.ravel(np.asarray(drawn, dtype=object))[0]
-    figure = first if hasattr(first, "savefig") else first.figure
     try:
         with whole(path, force=force) as file:
             figure.savefig(file, format=path.suffix.lower().removeprefix("."), dpi=150)

@@ -14,7 +14,7 @@ from hotmax._core.reading import shown
 from hotmax.io.labels import LONGEST_TEXT, text_lines
 from hotmax.io.predictions import READERS, existing
 from hotmax.view.cli import STDIN
-from hotmax.view.cli.options import Reading, class_names
+from hotmax.view.cli.options import Reading, parse_class_names
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,10 @@ class Rows:
     """Rows of logits, and the names of their classes where these have some."""
 
     rows: Sequence[Array] | Array
-    classes: Sequence[str] | None
+    class_names: Sequence[str] | None
 
     def name(self, number: int) -> str:
-        return str(number) if self.classes is None else self.classes[number]
+        return str(number) if self.class_names is None else self.class_names[number]
 
     def only(self, what: str) -> Array:
         """The one row that there must be."""
@@ -41,19 +41,19 @@ def rows_of(tokens: Sequence[str], row: int | None, reading: Reading) -> Rows:
     if row is not None:
         if not 0 <= row < len(found.rows):
             raise ValueError(f"--row must lie in 0..{len(found.rows) - 1}, got {row}")
-        found = Rows(found.rows[row : row + 1], found.classes)
-    if found.classes is not None:
+        found = Rows(found.rows[row : row + 1], found.class_names)
+    if found.class_names is not None:
         for number, logits in enumerate(found.rows):
-            if len(found.classes) != len(logits):
+            if len(found.class_names) != len(logits):
                 raise ValueError(
-                    f"{len(found.classes)} names of classes for {len(logits)} logits in row "
+                    f"{len(found.class_names)} names of classes for {len(logits)} logits in row "
                     f"{number}"
                 )
     return found
 
 
 def gathered(tokens: Sequence[str], reading: Reading) -> Rows:
-    names = class_names(reading.classes)
+    names = parse_class_names(reading.class_names)
     if not tokens or list(tokens) == [STDIN]:
         if sys.stdin is None or sys.stdin.isatty():
             raise ValueError("logits must be given: numbers, a FILE, or rows on the standard input")
@@ -69,7 +69,7 @@ def gathered(tokens: Sequence[str], reading: Reading) -> Rows:
         path = Path(tokens[0])
         if path.suffix.lower() in READERS:
             found = reading.read(path)
-            return Rows(found.logits, found.classes)
+            return Rows(found.logits, found.class_names)
         return Rows(from_lines(text_lines(existing(path)), str(path)), names)
     for token in tokens:
         if not is_number(token):

@@ -1,9 +1,9 @@
-"""How pictures look: colours, sizes, and axes to draw on. matplotlib is imported only to draw."""
+"""How plots look: colours, sizes, and the axes to draw on. matplotlib is imported only to draw."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
@@ -74,15 +74,15 @@ def style() -> Iterator[None]:
         yield
 
 
-def picture(draw: Callable[P, R]) -> Callable[P, R]:
-    """A function that draws, in the style, and leaves everybody else's as it was."""
+def styled(draw: Callable[P, R]) -> Callable[P, R]:
+    """Draw in this style, and leave matplotlib's own settings as they were."""
 
     @functools.wraps(draw)
-    def styled(*arguments: P.args, **options: P.kwargs) -> R:
+    def in_style(*arguments: P.args, **options: P.kwargs) -> R:
         with style():
             return draw(*arguments, **options)
 
-    return styled
+    return in_style
 
 
 def axes_of(ax: Any, width: float = 4.4, height: float = 3.3) -> Any:
@@ -94,33 +94,22 @@ def axes_of(ax: Any, width: float = 4.4, height: float = 3.3) -> Any:
     return plt.subplots(figsize=(width, height), layout="constrained")[1]
 
 
-def panels(ax: Any, heights: Sequence[float], columns: int = 1, *, gap: float = 0.12) -> list[Any]:
-    """Panels within one Axes, from the upper left; the Axes itself is no longer seen.
+def figure_of(figure: Any, width: float, height: float) -> Any:
+    """`figure`, a Figure or SubFigure, or a new figure of this size in inches."""
+    if figure is not None:
+        return figure
+    import matplotlib.pyplot as plt
 
-    `heights` are those of the rows, relative to each other; `gap` is a share of a panel.
-    """
-    ax.set_axis_off()
-    mean = sum(heights) / len(heights)
-    unit = 1.0 / (sum(heights) + gap * mean * (len(heights) - 1))
-    width = 1.0 / (columns + gap * (columns - 1))
-    found = []
-    top = 1.0
-    for share in heights:
-        height = share * unit
-        for column in range(columns):
-            place = [column * width * (1 + gap), top - height, width, height]
-            found.append(ax.inset_axes(place))
-        top -= height + gap * mean * unit
-    return found
+    return plt.figure(figsize=(width, height), layout="constrained")
 
 
-def percent(axis: Any) -> None:
-    """Shares as percentages on an axis."""
+def percent_ticks(axis: Any) -> None:
+    """Label the ticks of an axis of shares in percent."""
     axis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")
 
 
 def shortened(name: object, most: int = 14) -> str:
-    """A name that fits beside an axis, in which nothing is taken for mathematics."""
+    """A name that fits beside an axis, with $ escaped, which matplotlib reads as mathematics."""
     text = " ".join(str(name).split())
     text = text if len(text) <= most else text[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
     return text.replace("$", r"\$")
