@@ -30,6 +30,7 @@ OF_TORCH = (
     "_backends/torch_softmax.py",
     "_backends/torch_losses.py",
     "_backends/torch_attention.py",
+    "_backends/torch_tensors.py",
 )
 
 

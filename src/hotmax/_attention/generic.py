@@ -15,8 +15,9 @@ from array_api_compat import array_namespace
 
 from hotmax._attention.backward import AttentionGradients
 from hotmax._attention.shapes import Shapes
-from hotmax._backends.layout import Array, constant, type_name
+from hotmax._backends.layout import constant, type_name
 from hotmax._backends.protocol import (
+    Array,
     backend_of,
     is_traced,
     placement,

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._backends.layout import Array, Layout, bits, constant, number, type_name
-from hotmax._backends.protocol import ArrayOperation, hides_values, widest_float
+from hotmax._backends.layout import Layout, bits, constant, scalar_like, type_name
+from hotmax._backends.protocol import Array, ArrayOperation, hides_values, widest_float
 from hotmax._core.arrays import ACCEPTED, FLOATS, Axis, as_mask, as_temperature, is_other_library
 
 
@@ -90,7 +90,7 @@ def temperature_hi_lo(xp: Any, temperature: Any, like: Array) -> tuple[Array, Ar
         with np.errstate(all="ignore"):  # beyond float32 it becomes 0 or inf: the right limits
             hi = float(np.float32(temperature)) if bits(xp, like) == 32 else temperature
         lo = temperature - hi if math.isfinite(hi) else 0.0
-        return number(xp, hi, like), number(xp, lo, like)
+        return scalar_like(xp, hi, like), scalar_like(xp, lo, like)
     hi = xp.astype(temperature, like.dtype)
     if temperature.dtype == like.dtype:
         return hi, xp.zeros_like(hi)

@@ -20,14 +20,14 @@ class Dask(Backend):
         if arguments.pop("return_grad", False):
             raise TypeError("return_grad needs arrays of NumPy, torch or jax")
         if operation.takes_row_formula(arguments):
-            return dask_softmax.run(operation, arguments)
+            return dask_softmax.run_softmax(operation, arguments)
         if operation.row_formula is not None:
             return dask_softmax.run_weighted(**arguments)
         for name, value in arguments.items():
             refuse_masked_blocks(value, name)
         if operation.formula_only:
             return super().call(operation, arguments)
-        return dask_rows.run(operation, arguments)
+        return dask_rows.run_on_rows(operation, arguments)
 
 
 def refuse_masked_blocks(x: Any, name: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
-from hotmax._backends.dask_softmax import fit
+from hotmax._backends.dask_softmax import fit_blocks
 from hotmax._backends.operation import OPERATIONS
 from hotmax._backends.protocol import Arguments, ArrayOperation
 from hotmax._core.arrays import (
@@ -40,7 +40,7 @@ from hotmax._core.checks import (
     reduce_values,
 )
 
-NUMBERS = ("entropy_temperature_derivative",)  # one for each row; so do losses
+ONE_FOR_EACH_ROW = ("entropy_temperature_derivative",)  # one for each row; so do losses
 TENSORS = {
     "softmax_jacobian": 2,
     "softmax_hessian": 3,
@@ -52,21 +52,21 @@ CHECKS: dict[str, Callable[[object], object]] = {
 }
 
 
-def run(operation: ArrayOperation, arguments: Arguments) -> da.Array:
+def run_on_rows(operation: ArrayOperation, arguments: Arguments) -> da.Array:
     """An operation whose first argument is a dask array.
 
     It goes into the graph by name: dask would pickle its kernels, 0.2 s a call.
     """
     name = operation.name
     if name == "linear_cross_entropy":
-        return linear_cross_entropy(arguments)
+        return run_linear_cross_entropy(arguments)
     call = Call(name, arguments)
     if "reduction" in arguments or name == "perplexity":
         return loss(call)
     if "segment_ids" in arguments:
         return segments(call)
     kept = [a for a in range(call.x.ndim) if a not in call.axes]
-    if name in NUMBERS:
+    if name in ONE_FOR_EACH_ROW:
         return call.of_blocks(kept, call.dtype)
     if name in TENSORS:
         if math.isnan(call.classes):
@@ -98,7 +98,7 @@ class Call:
         if "segment_ids" in arguments:
             as_integer(arguments["axis"], "axis")
         self.axes, self.dtype = normalize_axes(arguments["axis"], x.ndim), result_type(x.dtype)
-        self.x = whole_rows(x, self.axes, self.x_name)
+        self.x = in_whole_rows(x, self.axes, self.x_name)
         self.classes = math.prod(x.shape[a] for a in self.axes)
         self.arrays: dict[str, tuple[da.Array, tuple[int, ...]]] = {}
         self.temperature()
@@ -142,12 +142,12 @@ class Call:
             return
         reduced = [1 if a in self.axes else n for a, n in enumerate(self.x.shape)]
         chunks = [(1,) if a in self.axes else c for a, c in enumerate(self.x.chunks)]
-        temperature = fit(temperature, tuple(reduced), chunks, "temperature", self.x_name)
+        temperature = fit_blocks(temperature, tuple(reduced), chunks, "temperature", self.x_name)
         self.arrays["temperature"] = temperature, self.last(temperature.ndim)
 
     def beside(self, name: str, array: da.Array) -> None:
         """An array that broadcasts to the shape of x."""
-        array = fit(array, self.x.shape, self.x.chunks, name, self.x_name)
+        array = fit_blocks(array, self.x.shape, self.x.chunks, name, self.x_name)
         self.arrays[name] = array, self.last(array.ndim)
 
     def last(self, ndim: int) -> tuple[int, ...]:
@@ -187,7 +187,7 @@ def lazy_array(array: Any, name: str) -> Any:
     return da.asarray(as_array(array, name))
 
 
-def whole_rows(x: da.Array, axes: tuple[int, ...], name: str) -> da.Array:
+def in_whole_rows(x: da.Array, axes: tuple[int, ...], name: str) -> da.Array:
     """x with all classes of a row in one block; blocks of other axes shrink for it."""
     if all(len(x.chunks[a]) == 1 for a in axes):
         return x
@@ -253,7 +253,7 @@ def loss(call: Call) -> da.Array:
         call.options["reduction"] = reduction
         return call.of_blocks(kept, call.dtype)
     values = call.of_blocks(kept, FLOAT64, function=loss_block)
-    return reduced(values, reduction, count, call.dtype, call.name == "perplexity")
+    return reduce_blocks(values, reduction, count, call.dtype, call.name == "perplexity")
 
 
 def is_float(targets: Any) -> bool:
@@ -261,7 +261,7 @@ def is_float(targets: Any) -> bool:
     return array.dtype.kind in "fV"
 
 
-def reduced(
+def reduce_blocks(
     values: da.Array, reduction: str, count: Any, kind: Any, exponential: bool = False
 ) -> da.Array:
     return da.blockwise(
@@ -305,7 +305,7 @@ def segments(call: Call) -> da.Array:
     return call.of_blocks(axes, call.dtype, adjust_chunks={call.axes[0]: (count,)})
 
 
-def linear_cross_entropy(arguments: Arguments) -> da.Array:
+def run_linear_cross_entropy(arguments: Arguments) -> da.Array:
     options = dict(arguments)
     hidden, targets, reduction = (options.pop(n) for n in ("hidden", "targets", "reduction"))
     weight, bias = (lazy_array(options.pop(n), n) for n in ("weight", "bias"))
@@ -332,7 +332,7 @@ def linear_cross_entropy(arguments: Arguments) -> da.Array:
     labels = as_class_numbers(numbers, shape, classes, options.pop("ignore_index"))
     kind = result_type(hidden.dtype)
     last = hidden.ndim - 1
-    hidden = whole_rows(hidden, (last,), "hidden")
+    hidden = in_whole_rows(hidden, (last,), "hidden")
     its = da.from_array(labels.reshape(shape), chunks=hidden.chunks[:-1])
     pairs: list[Any] = [hidden, tuple(range(last + 1)), its, tuple(range(last))]
     pairs += [weight.rechunk(-1), (last + 1, last + 2)]
@@ -355,7 +355,7 @@ def linear_cross_entropy(arguments: Arguments) -> da.Array:
     )
     if reduction == "none":
         return values
-    return reduced(values, reduction, label_count(labels, np.empty(0)), kind)
+    return reduce_blocks(values, reduction, label_count(labels, np.empty(0)), kind)
 
 
 def linear_block(*arrays: Array, names: list[str], options: Arguments, kind: Any) -> Array:

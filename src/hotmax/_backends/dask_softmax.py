@@ -38,12 +38,12 @@ from hotmax._kernels.softmax.merging import (
 )
 
 # What finishes rows whose parts were merged: their entries block by block, or one number for each.
-ENTRIES = {"softmax": softmax_of_parts, "log_softmax": log_softmax_of_parts}
+ENTRIES_OF_PARTS = {"softmax": softmax_of_parts, "log_softmax": log_softmax_of_parts}
 EMPTY = {"softmax": 0.0, "log_softmax": -math.inf}  # where nothing is allowed
-NUMBERS = {"logsumexp": logsumexp_of_parts, "smoothmax": smoothmax_of_parts}
+NUMBERS_OF_PARTS = {"logsumexp": logsumexp_of_parts, "smoothmax": smoothmax_of_parts}
 
 
-def fit(array: da.Array, shape: Any, chunks: Any, name: str, x_name: str = "x") -> da.Array:
+def fit_blocks(array: da.Array, shape: Any, chunks: Any, name: str, x_name: str = "x") -> da.Array:
     """`array` in the blocks of an array of this shape; NumPy broadcasts what has length 1."""
     offset = len(shape) - array.ndim
     lengths = list(zip(array.shape, shape[max(offset, 0) :], strict=False))
@@ -79,13 +79,13 @@ class Blocks:
         )
         if not isinstance(temperature, da.Array):
             temperature = da.asarray(as_temperature(temperature))
-        self.temperature = fit(temperature, reduced, self.reduced_chunks, "temperature")
+        self.temperature = fit_blocks(temperature, reduced, self.reduced_chunks, "temperature")
         self.where = None
         if where is not None:
             mask = where if isinstance(where, da.Array) else da.asarray(as_mask(where))
             if mask.dtype != np.bool_:
                 raise TypeError(f"where must hold bools, got {mask.dtype}")
-            self.where = fit(mask, x.shape, x.chunks, "where")
+            self.where = fit_blocks(mask, x.shape, x.chunks, "where")
         self.whole = all(len(x.chunks[a]) == 1 for a in self.axes)
         if not self.whole and any(math.isnan(x.shape[a]) for a in self.axes):
             raise ValueError(
@@ -120,7 +120,7 @@ class Blocks:
         )
 
 
-def run(operation: ArrayOperation, arguments: Arguments) -> da.Array:
+def run_softmax(operation: ArrayOperation, arguments: Arguments) -> da.Array:
     """The operation goes into the graph by name: dask would pickle its kernels, 0.2 s a call."""
     x = arguments["x"]
     blocks = Blocks(x, arguments["axis"], arguments["temperature"], arguments["where"])
@@ -129,32 +129,32 @@ def run(operation: ArrayOperation, arguments: Arguments) -> da.Array:
         result = blocks.map(
             whole_block, chunks=chunks, dtype=blocks.dtype, operation_name=operation.name
         )
-    elif operation.name in NUMBERS:
+    elif operation.name in NUMBERS_OF_PARTS:
         result = da.map_blocks(
             number_block,
             blocks.temperature,
-            *merged(blocks),
+            *merged_parts(blocks),
             dtype=np.float64,
             meta=np.empty((0,) * x.ndim),
             operation_name=operation.name,
         )
-    elif operation.name in ENTRIES:
+    elif operation.name in ENTRIES_OF_PARTS:
         result = blocks.map(
             finish_block,
-            *merged(blocks),
+            *merged_parts(blocks),
             chunks=chunks,
             dtype=blocks.dtype,
             operation_name=operation.name,
         )
     else:
-        result = mean_of(operation.name, blocks)
-    result = in_type(result, blocks.dtype)
+        result = mean_over_parts(operation.name, blocks)
+    result = cast_blocks(result, blocks.dtype)
     if operation.reduces and not arguments["keepdims"]:
         return without(result, blocks.axes)
     return result
 
 
-def in_type(array: da.Array, dtype: Any) -> da.Array:
+def cast_blocks(array: da.Array, dtype: Any) -> da.Array:
     """As `array.astype`, which would warn of numbers beyond float16 when it is computed."""
     if array.dtype == dtype:
         return array
@@ -187,7 +187,7 @@ def whole_block(
     return np.asarray(operation.function(x, **options))
 
 
-def merged(blocks: Blocks) -> list[da.Array]:
+def merged_parts(blocks: Blocks) -> list[da.Array]:
     """The maximum, sums and count of each row: PARTS arrays of length 1 along the classes."""
     x, ndim = blocks.x, blocks.x.ndim
     chunks = tuple((1,) * len(c) if a in blocks.axes else c for a, c in enumerate(x.chunks))
@@ -205,7 +205,7 @@ def merged(blocks: Blocks) -> list[da.Array]:
     return [one[..., i] for i in range(PARTS)]
 
 
-def rows_of(x: Array, temperature: Array, where: Any, axes: Any) -> tuple[Rows, Array, Array]:
+def rows_of_block(x: Array, temperature: Array, where: Any, axes: Any) -> tuple[Rows, Array, Array]:
     """A block as contiguous rows with a temperature for each; masked classes are not there."""
     rows = Rows(x, axes, temperature, where)
     shape = (rows.count, rows.classes)
@@ -222,7 +222,7 @@ def describe_block(
     x: Array, temperature: Array, *others: Any, axes: Any, masked: bool = False
 ) -> Array:
     where = others[0] if masked else None
-    rows, x2, t = rows_of(x, temperature, where, axes)
+    rows, x2, t = rows_of_block(x, temperature, where, axes)
     parts = np.empty((rows.count, PARTS))
     describe_rows(x2, t, parts)
     if rows.where is None:
@@ -255,9 +255,9 @@ def finish_block(
 ) -> Array:
     where = others[0] if masked else None
     parts = np.stack([np.asarray(part).reshape(-1) for part in others[-PARTS:]], axis=-1)
-    rows, x2, t = rows_of(x, temperature, where, axes)
+    rows, x2, t = rows_of_block(x, temperature, where, axes)
     result = np.empty(x2.shape, x2.dtype)
-    ENTRIES[operation_name](x2, result, t, parts)
+    ENTRIES_OF_PARTS[operation_name](x2, result, t, parts)
     result[parts[:, 4] == 0] = EMPTY[operation_name]
     target = np.empty(rows.shape, rows.dtype)
     with np.errstate(all="ignore"):
@@ -270,11 +270,11 @@ def number_block(temperature: Array, *parts: Array, operation_name: str) -> Arra
     shape, numbers = parts[0].shape, np.empty(parts[0].size)
     together = np.stack([part.reshape(-1) for part in parts], axis=-1)
     temperatures = np.broadcast_to(temperature, shape).astype(np.float64)
-    NUMBERS[operation_name](numbers, temperatures.reshape(-1), together)
+    NUMBERS_OF_PARTS[operation_name](numbers, temperatures.reshape(-1), together)
     return numbers.reshape(shape)
 
 
-def mean_of(name: str, blocks: Blocks) -> da.Array:
+def mean_over_parts(name: str, blocks: Blocks) -> da.Array:
     """entropy or softargmax of rows in parts, as a sum of what each class adds, in float64."""
     axes = blocks.axes
     arguments = {
@@ -283,9 +283,9 @@ def mean_of(name: str, blocks: Blocks) -> da.Array:
         "temperature": blocks.temperature,
         "where": blocks.where,
     }
-    p = run(OPERATIONS["softmax"], arguments)
+    p = run_softmax(OPERATIONS["softmax"], arguments)
     if name == "entropy":
-        log_p = run(OPERATIONS["log_softmax"], arguments)
+        log_p = run_softmax(OPERATIONS["log_softmax"], arguments)
         terms = da.where(p == 0, 0.0, -p * da.where(p == 0, 0.0, log_p))
     else:
         shape = [n if a in axes else 1 for a, n in enumerate(blocks.x.shape)]
@@ -306,7 +306,7 @@ def run_weighted(
     weights = 1.0 if weights is None else weights
     factor = weights if isinstance(weights, da.Array) else da.asarray(np.asarray(weights))
     if any(map(math.isnan, (*x.shape, *factor.shape))):
-        factor = fit(factor, x.shape, x.chunks, "weights")
+        factor = fit_blocks(factor, x.shape, x.chunks, "weights")
     else:
         x, factor = da.broadcast_arrays(x, factor)
         factor = factor.rechunk(x.chunks)

@@ -27,12 +27,13 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hotmax._backends.layout import Array, Layout, bits, number
+from hotmax._backends.layout import Layout, bits, scalar_like
+from hotmax._backends.protocol import Array
 
 Functions = Callable[[str], Array]  # by name, the value of a function at the point in question
 
 
-def sum_of(xp: Any, terms: Array, layout: Layout) -> Array:
+def sum_over_classes(xp: Any, terms: Array, layout: Layout) -> Array:
     return xp.sum(terms, axis=layout.axes, keepdims=True) if layout.axes else terms
 
 
@@ -65,8 +66,8 @@ class DerivativePoint:
         value: Functions,
     ) -> None:
         self.xp, self.x, self.layout, self.value = xp, x, layout, value
-        zero, one = number(xp, 0.0, x), number(xp, 1.0, x)
-        t = number(xp, temperature, x) if isinstance(temperature, float) else temperature
+        zero, one = scalar_like(xp, 0.0, x), scalar_like(xp, 1.0, x)
+        t = scalar_like(xp, temperature, x) if isinstance(temperature, float) else temperature
         t = xp.astype(t, x.dtype)
         self.zero, self.one, self.temperature = zero, one, t
         size, reach = xp.abs(t), REACH[bits(xp, x)]
@@ -104,10 +105,10 @@ class DerivativePoint:
         return self.xp.clip(values, -most, most)
 
     def any(self, marks: Array) -> Array:
-        return sum_of(self.xp, self.xp.where(marks, self.one, self.zero), self.layout) > 0
+        return sum_over_classes(self.xp, self.xp.where(marks, self.one, self.zero), self.layout) > 0
 
     def sum(self, terms: Array) -> Array:
-        return sum_of(self.xp, terms, self.layout)
+        return sum_over_classes(self.xp, terms, self.layout)
 
     def only_present(self, values: Array) -> Array:
         return self.xp.where(self.present, values, self.zero)
@@ -201,7 +202,7 @@ def shift(at: DerivativePoint) -> Array:
 # --- changes along z -----------------------------------------------------------------------------
 
 
-def along(name: str, at: DerivativePoint, p: Array, v: Array) -> Array:
+def change_along(name: str, at: DerivativePoint, p: Array, v: Array) -> Array:
     """The change of a function as z moves along v."""
     if name == "softmax":
         return p * at.deviations(p, v)
@@ -222,12 +223,12 @@ def push(name: str, at: DerivativePoint, dx: Array, dt: Array | None) -> Array:
         change = at.mean(p, dx)
         return change if dt is None else change + entropy_of(at) * dt
     half = at.half if name == "logsumexp" else at.finite_half
-    change = along(name, at, p, dx) * half * at.root
+    change = change_along(name, at, p, dx) * half * at.root
     if dt is None:
         return change
     # In this order neither the change nor its transpose, a gradient, meets inf * 0.
     by_t = dt / at.quarter * half
-    moved = along(name, at, p, at.only_present(at.gap * by_t))
+    moved = change_along(name, at, p, at.only_present(at.gap * by_t))
     if name == "logsumexp":  # the shift shows here
         moved = moved + shift(at) * by_t
     return change - moved * half

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._backends.protocol import placement
+from hotmax._backends.protocol import Array, placement
 from hotmax._core.arrays import Axis, normalize_axes
-
-Array = Any
 
 
 class Layout:
@@ -73,7 +71,7 @@ def own_copy(array: Any) -> Any:
     return np.lib.stride_tricks.as_strided(copy, array.shape, steps)
 
 
-def number(xp: Any, value: float, like: Array) -> Array:
+def scalar_like(xp: Any, value: float, like: Array) -> Array:
     return xp.asarray(value, dtype=like.dtype, **placement(like))
 
 

@@ -34,7 +34,7 @@ from hotmax._backends.protocol import (
 )
 from hotmax._core.arrays import as_mask, refuse_masked
 
-R = TypeVar("R")
+Result = TypeVar("Result")
 F = TypeVar("F", bound=Callable[..., Any])
 Works = Mapping[str, str]
 
@@ -104,13 +104,13 @@ def operation(
     return register
 
 
-def dispatch(function: Callable[..., R], arguments: dict[str, Any]) -> R:
+def dispatch(function: Callable[..., Result], arguments: dict[str, Any]) -> Result:
     """function(**arguments), by the backend of its first argument."""
     declared = OPERATIONS[function.__name__]
     first = arguments[declared.first]
     backend = backend_of(first)
     if declared.formula is None and declared.row_formula is None:
-        result: R = call_on_values(declared, backend, arguments)
+        result: Result = call_on_values(declared, backend, arguments)
         return result
     if backend is None:
         NATIVE.add(type(first))

@@ -22,7 +22,11 @@ Arguments = dict[str, Any]
 Formula = Callable[..., Any]
 
 # name, module that is loaded if there are such arrays, their class in it
-LIBRARIES = (("torch", "torch", "Tensor"), ("jax", "jax", "Array"), ("dask", "dask.array", "Array"))
+LIBRARIES = (
+    ("torch", "torch", "Tensor"),
+    ("jax", "jax", "Array"),
+    ("dask", "dask.array", "Array"),
+)
 
 
 class KernelGradient(NamedTuple):

@@ -91,7 +91,7 @@ class Torch(Backend):
         if direct and not needs:
             return tensors.by_kernel(operation, arguments, return_grad)
         if operation.takes_row_formula(arguments):
-            return torch_softmax.run(operation, arguments)
+            return torch_softmax.run_family(operation, arguments)
         if direct and operation.kernel_gradient is not None:
             return torch_attention.run_streamed(operation, arguments)
         if direct and torch_losses.has_fused_gradient(operation, arguments, needs):

@@ -9,7 +9,7 @@ import torch
 from hotmax._backends import torch_tensors as tensors
 from hotmax._backends.protocol import Arguments, ArrayOperation
 from hotmax._backends.torch_losses import save, saved
-from hotmax._backends.torch_tensors import as_numpy, in_numpy, result_type, tensor_like
+from hotmax._backends.torch_tensors import as_numpy, in_numpy, tensor_like, tensor_type
 
 
 def run_streamed(operation: ArrayOperation, arguments: Arguments) -> Any:
@@ -39,22 +39,22 @@ class Streamed(torch.autograd.Function):
         *points: Any,
     ) -> Any:
         ctx.operation = operation
-        arguments = {**options, **dict(zip(names_of(operation), points, strict=True))}
+        arguments = {**options, **dict(zip(differentiable_names(operation), points, strict=True))}
         out, numbers = (torch.from_numpy(part) for part in found)
         # Saved and returned it is one tensor, of which autograd counts the changes in place.
         save(ctx, arguments, out, numbers)
         ctx.set_materialize_grads(False)
-        kind = result_type(operation, arguments)
+        kind = tensor_type(operation, arguments)
         return out.to(kind), numbers[..., 0].to(kind, copy=True)
 
     @staticmethod
     def backward(ctx: Any, g: Any, g_logsumexp: Any) -> Any:
         arguments, (out, numbers) = saved(ctx)
         operation = ctx.operation
-        needs = zip(names_of(operation), ctx.needs_input_grad[3:], strict=True)
+        needs = zip(differentiable_names(operation), ctx.needs_input_grad[3:], strict=True)
         names = [name for name, need in needs if need]
         gradients = [c for c in (g, g_logsumexp) if c is not None]
-        if torch.is_grad_enabled() or not all(map(is_plain, gradients)):
+        if torch.is_grad_enabled() or not all(map(is_direct_gradient, gradients)):
             found = gradients_of_formula(operation, arguments, names, g, g_logsumexp)
         else:
             by_name = operation.kernel_gradient.backward(
@@ -64,15 +64,15 @@ class Streamed(torch.autograd.Function):
                 names,
             )
             found = {name: tensor_like(by_name[name], arguments[name]) for name in names}
-        return (None, None, None, *(found.get(name) for name in names_of(operation)))
+        return (None, None, None, *(found.get(name) for name in differentiable_names(operation)))
 
 
-def names_of(operation: ArrayOperation) -> tuple[str, ...]:
+def differentiable_names(operation: ArrayOperation) -> tuple[str, ...]:
     assert operation.kernel_gradient is not None
     return operation.kernel_gradient.names
 
 
-def is_plain(gradient: torch.Tensor) -> bool:
+def is_direct_gradient(gradient: torch.Tensor) -> bool:
     return tensors.is_direct(gradient) and not tensors.is_batched(gradient)
 
 

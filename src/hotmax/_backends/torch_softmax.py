@@ -26,12 +26,14 @@ from hotmax._core.threads import for_ranges
 from hotmax._kernels.softmax.pullback import softmax_pullback
 
 
-def run(operation: ArrayOperation, arguments: Arguments) -> torch.Tensor:
+def run_family(operation: ArrayOperation, arguments: Arguments) -> torch.Tensor:
     x = arguments["x"]
     if x.layout is not torch.strided:
         raise TypeError(f"x must be a strided tensor, got layout {x.layout}")
     checked = CallArguments(xp, x, arguments["axis"], arguments["temperature"], arguments["where"])
-    y = value(operation.name, checked.x, checked.temperature, checked.where, checked.layout.axes)
+    y = family_value(
+        operation.name, checked.x, checked.temperature, checked.where, checked.layout.axes
+    )
     if operation.reduces and not arguments["keepdims"]:
         y = y.reshape(checked.layout.kept())
     return y if y.dtype == checked.dtype else y.to(checked.dtype)
@@ -44,7 +46,7 @@ def is_transformed(x: torch.Tensor) -> bool:
     return is_wrapped(x) or forward_ad._current_level >= 0
 
 
-def value(
+def family_value(
     name: str, x: torch.Tensor, temperature: Any, where: Any, axes: tuple[int, ...]
 ) -> torch.Tensor:
     """A function of float32 or float64 tensors; reductions keep their axes, with length 1."""
@@ -56,10 +58,10 @@ def value(
     ):
         result: torch.Tensor = Differentiable.apply(x, temperature, where, name, axes)
         return result
-    return compute(x, temperature, where, name, axes)
+    return compute_family(x, temperature, where, name, axes)
 
 
-def compute(
+def compute_family(
     x: torch.Tensor, temperature: Any, where: Any, name: str, axes: tuple[int, ...]
 ) -> torch.Tensor:
     operation, arrays = OPERATIONS[name], {"x": x, "temperature": temperature, "where": where}
@@ -79,7 +81,7 @@ class Differentiable(torch.autograd.Function):
     def forward(
         ctx: Any, x: Any, temperature: Any, where: Any, name: str, axes: tuple[int, ...]
     ) -> Any:
-        y = compute(x, temperature, where, name, axes)
+        y = compute_family(x, temperature, where, name, axes)
         if not is_compiling() and y._is_view():  # torch forbids to change such a result in place
             y = y.clone()
         ctx.number = None if isinstance(temperature, torch.Tensor) else temperature
@@ -105,7 +107,7 @@ class Differentiable(torch.autograd.Function):
             return softmax_vjp_by_kernel(x, y, g, np.asarray(numbers)), None, None, None, None
 
         def function(name: str) -> torch.Tensor:
-            return y if name == ctx.name else value(name, x, temperature, where, ctx.axes)
+            return y if name == ctx.name else family_value(name, x, temperature, where, ctx.axes)
 
         layout = Layout(tuple(x.shape), ctx.axes)
         point = DerivativePoint(xp, x, temperature, where, layout, function)

@@ -71,7 +71,7 @@ def tensor_like(array: Any, argument: Any) -> torch.Tensor:
     return as_tensor(array)
 
 
-def result_type(operation: ArrayOperation, arguments: Arguments) -> torch.dtype:
+def tensor_type(operation: ArrayOperation, arguments: Arguments) -> torch.dtype:
     """The common float type of the arguments that decide on it; integers count as float64."""
     kinds = []
     for name in operation.typed_by:
@@ -97,11 +97,11 @@ def by_kernel(operation: ArrayOperation, arguments: Arguments, return_grad: bool
         values[name] = value
     if not return_grad:
         result = operation.function(**values)
-        if not half and type(result) is np.ndarray and result.flags.writeable:
-            return torch.from_numpy(result)
+        if not half and isinstance(result, (np.ndarray, np.generic)):
+            return as_tensor(result)
         return in_tensors(result, operation, arguments)
     value, gradient = operation.function(**values, return_grad=True)
-    kind = result_type(operation, arguments)
+    kind = tensor_type(operation, arguments)
     if not isinstance(gradient, tuple):
         return as_tensor(value, kind), as_tensor(gradient, kind)
     kinds = [getattr(arguments[name], "dtype", kind) for name in operation.differentiable]
@@ -118,7 +118,7 @@ def in_tensors(result: Any, operation: ArrayOperation, arguments: Arguments) -> 
             for name, gradient in vars(result).items()
         }
         return dataclasses.replace(result, **gradients)  # type: ignore[type-var]
-    kind = result_type(operation, arguments)
+    kind = tensor_type(operation, arguments)
     if isinstance(result, tuple):
         return tuple(as_tensor(part, kind) for part in result)
     return as_tensor(result, kind)

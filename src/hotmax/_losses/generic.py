@@ -12,8 +12,15 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from hotmax._backends.layout import Array, type_name
-from hotmax._backends.protocol import is_traced, placement, stop_gradient, values_of, widest_float
+from hotmax._backends.layout import type_name
+from hotmax._backends.protocol import (
+    Array,
+    is_traced,
+    placement,
+    stop_gradient,
+    values_of,
+    widest_float,
+)
 from hotmax._core.arrays import Axis, Rows, is_other_library, normalize_axes
 from hotmax._core.checks import (
     as_class_numbers,
@@ -29,12 +36,12 @@ from hotmax._softmax.problem import (
     LogitsProblem,
     default_float,
     hot,
-    labels_of,
+    in_compute_type,
+    label_column,
     outside,
     quiet,
-    reduced,
+    reduced_losses,
     unknown,
-    widened,
 )
 
 NO_MASS = 800.0  # -log p of a class whose p is 0 in every type
@@ -65,7 +72,7 @@ def cross_entropy(
         y = at.rows(xp.astype(at.constant(targets), at.x.dtype))
         counted, count = None, float(math.prod(at.layout.kept()))
     else:
-        labels, counted = labels_of(at, targets, ignore_index)
+        labels, counted = label_column(at, targets, ignore_index)
         w = weights_of(at, weight, labels if reduction == "mean" else None)
         right = hot(at, labels)
         y = xp.astype(right, at.x.dtype)
@@ -83,7 +90,7 @@ def cross_entropy(
     if counted is not None:
         losses = xp.where(outside(at, right, counted), at.zeros(losses) + math.nan, losses)
         losses = xp.where(counted, losses, at.zeros(losses))
-    return reduced(at, losses, reduction, count)
+    return reduced_losses(at, losses, reduction, count)
 
 
 def weights_of(at: LogitsProblem, weight: Any, labels: Array | None = None) -> Array:
@@ -139,7 +146,7 @@ def perplexity(
 ) -> Array:
     xp = array_namespace(logits)
     loss = cross_entropy(
-        widened(logits), targets, axis, temperature, where, ignore_index=ignore_index
+        in_compute_type(logits), targets, axis, temperature, where, ignore_index=ignore_index
     )
     # Beyond the largest number the gradient is that of the largest: inf times 0 would be nan.
     limit = math.log(float(xp.finfo(loss.dtype).max))
@@ -160,7 +167,7 @@ def nll_loss(
     check_reduction(reduction)
     at = LogitsProblem(log_probabilities, axis, 1.0, None)
     xp = at.xp
-    labels, counted = labels_of(at, targets, ignore_index)
+    labels, counted = label_column(at, targets, ignore_index)
     w = weights_of(at, weight, labels if reduction == "mean" else None)
     right = hot(at, labels)
     amounts = xp.astype(right, at.x.dtype) * w
@@ -168,7 +175,7 @@ def nll_loss(
     terms = xp.where(some, amounts * xp.where(some, -logs, at.zeros(logs)), at.zeros(logs))
     losses = xp.sum(terms, axis=-1)
     losses = xp.where(outside(at, right, counted), at.zeros(losses) + math.nan, losses)
-    return reduced(at, losses, reduction, xp.sum(amounts))
+    return reduced_losses(at, losses, reduction, xp.sum(amounts))
 
 
 def of_right_class(
@@ -176,7 +183,7 @@ def of_right_class(
 ) -> tuple[LogitsProblem, Array, Array, Array]:
     """(logits, which class is right, the probabilities of all, which rows count)."""
     at = LogitsProblem(logits, axis, temperature, where)
-    labels, counted = labels_of(at, targets, ignore_index)
+    labels, counted = label_column(at, targets, ignore_index)
     at.x = quiet(at, counted)
     right, p = hot(at, labels), at.probabilities()
     strange = at.xp.expand_dims(outside(at, right, counted), axis=-1)
@@ -192,7 +199,7 @@ def finished(
         amounts = amounts * weights
     some = amounts > 0
     losses = at.xp.where(some, amounts * losses, at.zeros(losses))
-    return reduced(at, losses, reduction, at.xp.sum(amounts))
+    return reduced_losses(at, losses, reduction, at.xp.sum(amounts))
 
 
 def shut_out(at: LogitsProblem, losses: Array, value: float) -> Array:
@@ -252,7 +259,7 @@ def focal_loss(
     loss = xp.sum(xp.where(right, -logs, at.zeros(logs)), axis=-1)
     factors = None
     if weight is not None:
-        labels, _ = labels_of(at, targets, ignore_index)
+        labels, _ = label_column(at, targets, ignore_index)
         w = weights_of(at, weight, labels if reduction == "mean" else None)
         factors = xp.sum(xp.where(right, w, xp.zeros_like(w)), axis=-1)
     least = float(xp.finfo(at.x.dtype).smallest_normal)

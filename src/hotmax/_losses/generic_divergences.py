@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._backends.layout import Array
-from hotmax._backends.protocol import placement, stop_gradient
+from hotmax._backends.protocol import Array, placement, stop_gradient
 from hotmax._core.arrays import Axis
 from hotmax._core.checks import check_reduction
-from hotmax._softmax.problem import LogitsProblem, reduced
+from hotmax._softmax.problem import LogitsProblem, reduced_losses
 
 TERMS = 20  # of the series of e^v for abs(v) <= 1
 
@@ -42,7 +41,7 @@ def log1p_over_itself(at: LogitsProblem, s: Array) -> Array:
     return xp.where(small, total, xp.log1p(more) / more)
 
 
-def centred(at: LogitsProblem, p: Array, gap: Array, both: Array) -> Array:
+def centred_gaps(at: LogitsProblem, p: Array, gap: Array, both: Array) -> Array:
     """The gaps less their mean under p: the largest class first, and the mean of the rest twice.
 
     Classes without mass are left out of the mean: a gradient would meet 0 times their gap, which
@@ -78,7 +77,7 @@ def near(
     from the largest of p, where v has all its digits.
     """
     xp, none = at.xp, at.zeros(gap)
-    u = centred(at, p, gap, both)
+    u = centred_gaps(at, p, gap, both)
     v = u / tau
     small = xp.abs(v) <= 1
     most = xp.max(xp.where(both, p, none), axis=-1, keepdims=True)
@@ -183,7 +182,7 @@ def kl_divergence(
     gap = xp.where(there, y, first.zeros(y)) - xp.where(there, x, first.zeros(x))
     gap = xp.where(zero, first.zeros(gap), gap / t)
     losses = divergences(first, second, xp.ones_like(t), gap, zero)
-    return reduced(first, losses, reduction, float(math.prod(first.layout.kept())))
+    return reduced_losses(first, losses, reduction, float(math.prod(first.layout.kept())))
 
 
 def distillation_loss(
@@ -211,4 +210,4 @@ def distillation_loss(
     losses = divergences(fixed, at, xp.abs(nonzero), gap, xp.zeros_like(zero))
     flat = xp.squeeze(zero, axis=-1) & (losses == losses)
     losses = xp.where(flat, at.zeros(losses), losses)
-    return reduced(at, losses, reduction, float(math.prod(at.layout.kept())))
+    return reduced_losses(at, losses, reduction, float(math.prod(at.layout.kept())))

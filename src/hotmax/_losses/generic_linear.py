@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from hotmax._backends.layout import Array, constant
-from hotmax._backends.protocol import backend_of, is_traced, placement, values_of
+from hotmax._backends.layout import constant
+from hotmax._backends.protocol import Array, backend_of, is_traced, placement, values_of
 from hotmax._core.arrays import is_other_library
 from hotmax._core.checks import as_class_numbers, check_reduction
 from hotmax._losses.generic import cross_entropy

@@ -17,8 +17,8 @@ import math
 from typing import Any, NamedTuple
 
 from hotmax._backends.call_arguments import temperature_hi_lo
-from hotmax._backends.layout import Array, bits, number
-from hotmax._backends.protocol import placement, stop_gradient
+from hotmax._backends.layout import bits, scalar_like
+from hotmax._backends.protocol import Array, placement, stop_gradient
 
 # The least exponent whose exponential is not 0; and the bits that Dekker's product splits at.
 LEAST = {32: -104.0, 64: -746.0}
@@ -91,7 +91,7 @@ class Row(NamedTuple):
 
 def rows_of(xp: Any, x: Array, temperature: Any, where: Array | None) -> Row:
     t, t_lo = temperature_hi_lo(xp, temperature, x)
-    zero, one, infinity = number(xp, 0.0, x), number(xp, 1.0, x), number(xp, math.inf, x)
+    zero, one, infinity = [scalar_like(xp, v, x) for v in (0.0, 1.0, math.inf)]
     upside = (t < 0) | ((t == 0) & (one / xp.where(t == 0, t, one) < 0))
     sign = xp.where(upside, -one, one)
     values, size, size_lo = sign * x, sign * t, sign * t_lo
@@ -146,7 +146,7 @@ def whole_quotient(xp: Any, row: Row) -> Array:
     largest number is 0, 0 times inf is nan.
     """
     d, fixed = row.d, stop_gradient(row.divisor)
-    zero, most = number(xp, 0.0, d), number(xp, float(xp.finfo(d.dtype).max), d)
+    zero, most = scalar_like(xp, 0.0, d), scalar_like(xp, float(xp.finfo(d.dtype).max), d)
     overflows = -d > most * fixed * fixed
     usual = xp.where(overflows, zero, d) / row.divisor
     return xp.where(overflows, d / fixed + (row.divisor - fixed) * most, usual)
@@ -165,26 +165,26 @@ def softmax(xp: Any, x: Array, temperature: Any, where: Array | None) -> Array:
     s = xp.where(s > 0, s, s * 0 + 1)
     correction = (carry + row.below_lo) / s
     p = (row.exps - row.exps * correction) / s
-    p = xp.where(row.nan | row.nothing, number(xp, math.nan, x), p)
-    return xp.where(row.shut, number(xp, 0.0, x), p)
+    p = xp.where(row.nan | row.nothing, scalar_like(xp, math.nan, x), p)
+    return xp.where(row.shut, scalar_like(xp, 0.0, x), p)
 
 
 def log_softmax(xp: Any, x: Array, temperature: Any, where: Array | None) -> Array:
     row = rows_of(xp, x, temperature, where)
-    infinity = number(xp, math.inf, x)
+    infinity = scalar_like(xp, math.inf, x)
     hi, lo = log_sum(xp, row)
     y = (whole_quotient(xp, row) - hi) + (row.z_lo - lo)
     limits = row.hard | row.flat
     y = xp.where(limits, xp.where(row.exps > 0, -hi, -infinity), y)
     y = xp.where((row.values == -infinity) & ~limits, -infinity, y)
-    y = xp.where(row.nan | row.nothing, number(xp, math.nan, x), y)
+    y = xp.where(row.nan | row.nothing, scalar_like(xp, math.nan, x), y)
     return xp.where(row.shut, -infinity, y)
 
 
 def logsumexp(xp: Any, x: Array, temperature: Any, where: Array | None) -> Array:
     row = rows_of(xp, x, temperature, where)
     hi, lo = log_sum(xp, row)
-    infinity = number(xp, math.inf, x)
+    infinity = scalar_like(xp, math.inf, x)
     top = xp.where(xp.abs(row.top) < infinity, row.top, row.top * 0 + 1)
     top = xp.where(xp.isnan(top), hi, top)
     q = top / row.size
@@ -192,38 +192,38 @@ def logsumexp(xp: Any, x: Array, temperature: Any, where: Array | None) -> Array
     at_zero = xp.where(row.top == 0, hi, xp.where(row.top > 0, infinity, -infinity))
     y = xp.where(row.flat, hi, xp.where(row.hard, at_zero, usual))
     y = xp.where(row.nothing, -infinity, y)
-    return xp.where(row.nan, number(xp, math.nan, x), y)
+    return xp.where(row.nan, scalar_like(xp, math.nan, x), y)
 
 
 def smoothmax(xp: Any, x: Array, temperature: Any, where: Array | None) -> Array:
     row = rows_of(xp, x, temperature, where)
     hi, lo = log_sum(xp, row)
-    infinity = number(xp, math.inf, x)
+    infinity = scalar_like(xp, math.inf, x)
     at_limit = xp.where(hi > 0, infinity, hi * 0)
     extra = xp.where(row.flat, at_limit, row.size * (hi + lo))
     y = row.sign * xp.where(row.hard | row.nothing, row.top, row.top + extra)
-    return xp.where(row.nan, number(xp, math.nan, x), y)
+    return xp.where(row.nan, scalar_like(xp, math.nan, x), y)
 
 
 def entropy(xp: Any, x: Array, temperature: Any, where: Array | None) -> Array:
     row = rows_of(xp, x, temperature, where)
     hi, lo = log_sum(xp, row)
     limits = row.hard | row.flat
-    zero = number(xp, 0.0, x)
+    zero = scalar_like(xp, 0.0, x)
     terms = xp.where(limits | (row.exps == 0), zero, -(row.z + row.z_lo) * row.exps)
     moment, moment_lo = total(xp, terms)
     s = row.ties + (row.below + row.below_lo)
     h = hi + ((moment + moment_lo) / xp.where(s > 0, s, zero + 1) + lo)
-    h = xp.where(row.nan | row.nothing, number(xp, math.nan, x), h)
+    h = xp.where(row.nan | row.nothing, scalar_like(xp, math.nan, x), h)
     return xp.where(row.shut | (x.shape[-1] == 0), zero, h)
 
 
 def softargmax(xp: Any, x: Array, temperature: Any, where: Array | None) -> Array:
     row = rows_of(xp, x, temperature, where)
-    zero = number(xp, 0.0, x)
+    zero = scalar_like(xp, 0.0, x)
     index = xp.arange(x.shape[-1], dtype=x.dtype, **placement(x))
     moment, moment_lo = total(xp, row.exps * index)
     s = row.ties + (row.below + row.below_lo)
     mean = (moment + moment_lo) / xp.where(s > 0, s, zero + 1)
-    mean = xp.where(row.nan | row.nothing, number(xp, math.nan, x), mean)
+    mean = xp.where(row.nan | row.nothing, scalar_like(xp, math.nan, x), mean)
     return xp.where(row.shut | (x.shape[-1] == 0), zero, mean)

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from hotmax._backends.derivatives import REACH
-from hotmax._backends.layout import Array, bits, type_name
-from hotmax._backends.protocol import is_traced, placement, values_of, widest_float
+from hotmax._backends.layout import bits, type_name
+from hotmax._backends.protocol import Array, is_traced, placement, values_of, widest_float
 from hotmax._core.arrays import Axis
 from hotmax._core.checks import check_segments
 from hotmax._softmax.functions import logsumexp, softmax
 from hotmax._softmax.problem import LogitsProblem
 
 
-def whole(at: LogitsProblem, tensor: Array, order: int) -> Array:
+def with_class_axes(at: LogitsProblem, tensor: Array, order: int) -> Array:
     return at.result(at.xp.reshape(tensor, (*at.layout.kept(), *(at.classes,) * order)))
 
 
@@ -24,7 +24,7 @@ def eye(at: LogitsProblem) -> Array:
     return at.constant(np.eye(at.classes, dtype=np.bool_))
 
 
-def shares(at: LogitsProblem) -> tuple[Array, Array]:
+def shares_and_rest(at: LogitsProblem) -> tuple[Array, Array]:
     """p and 1 - p, as (..., n, 1): what the other classes have, added up."""
     xp, p = at.xp, at.probabilities()
     apart = xp.where(eye(at), at.zeros(p[..., None]), xp.expand_dims(p, axis=-2))
@@ -33,11 +33,11 @@ def shares(at: LogitsProblem) -> tuple[Array, Array]:
 
 def softmax_jacobian(x: Array, axis: Axis = -1, temperature: Any = 1.0, where: Any = None) -> Array:
     at = LogitsProblem(x, axis, temperature, where)
-    p, others = shares(at)
+    p, others = shares_and_rest(at)
     down, across = at.xp.expand_dims(p, axis=-1), at.xp.expand_dims(p, axis=-2)
     own = at.xp.expand_dims(p * others, axis=-1)
     tensor = at.divided(at.xp.where(eye(at), own, -down * across))
-    return whole(at, of_allowed(at, tensor, 2), 2)
+    return with_class_axes(at, of_allowed(at, tensor, 2), 2)
 
 
 def of_allowed(at: LogitsProblem, tensor: Array, order: int) -> Array:
@@ -53,16 +53,18 @@ def of_allowed(at: LogitsProblem, tensor: Array, order: int) -> Array:
 
 def softmax_hessian(x: Array, axis: Axis = -1, temperature: Any = 1.0, where: Any = None) -> Array:
     at = LogitsProblem(x, axis, temperature, where)
-    xp, (p, others) = at.xp, shares(at)
+    xp, (p, others) = at.xp, shares_and_rest(at)
     down, across = xp.expand_dims(p, axis=-1), xp.expand_dims(p, axis=-2)
     off = xp.where(eye(at), xp.expand_dims(others, axis=-1), -across + at.zeros(down))  # d - p
     first, second = xp.expand_dims(off, axis=-1), xp.expand_dims(off, axis=-2)
     covariance = xp.expand_dims(down * off, axis=-3)  # p[j] (d[jk] - p[k])
     tensor = xp.expand_dims(down, axis=-1) * (first * second - covariance)
-    return whole(at, of_allowed(at, at.divided(at.divided(tensor)), 3), 3)
+    return with_class_axes(at, of_allowed(at, at.divided(at.divided(tensor)), 3), 3)
 
 
-def along(x: Array, v: Any, axis: Axis, temperature: Any, where: Any, name: str) -> Array:
+def directional_derivative(
+    x: Array, v: Any, axis: Axis, temperature: Any, where: Any, name: str
+) -> Array:
     at = LogitsProblem(x, axis, temperature, where)
     xp = at.xp
     v = at.constant(v)
@@ -78,12 +80,12 @@ def along(x: Array, v: Any, axis: Axis, temperature: Any, where: Any, name: str)
     p = at.probabilities()
     some = at.present() & (p != 0)
     v = xp.where(some, at.rows(v), at.zeros(p))
-    unit = unit_of_direction(at, v)
+    unit = direction_unit(at, v)
     off = deviations(at, p, v * unit, some)
     return at.result(at.entries(at.divided(p * off) / unit))
 
 
-def unit_of_direction(at: LogitsProblem, v: Array) -> Array:
+def direction_unit(at: LogitsProblem, v: Array) -> Array:
     """1, or a power of two that brings v to an ordinary size."""
     xp, reach = at.xp, REACH[bits(at.xp, v)]
     most = xp.max(xp.abs(v), axis=-1, keepdims=True) if at.classes else at.zeros(v)
@@ -107,16 +109,16 @@ def deviations(at: LogitsProblem, p: Array, v: Array, some: Array) -> Array:
 def softmax_jvp(
     x: Array, tangent: Any, axis: Axis = -1, temperature: Any = 1.0, where: Any = None
 ) -> Array:
-    return along(x, tangent, axis, temperature, where, "tangent")
+    return directional_derivative(x, tangent, axis, temperature, where, "tangent")
 
 
 def softmax_vjp(
     x: Array, cotangent: Any, axis: Axis = -1, temperature: Any = 1.0, where: Any = None
 ) -> Array:
-    return along(x, cotangent, axis, temperature, where, "cotangent")
+    return directional_derivative(x, cotangent, axis, temperature, where, "cotangent")
 
 
-def centred(at: LogitsProblem) -> tuple[Array, Array, Array]:
+def centred_logits(at: LogitsProblem) -> tuple[Array, Array, Array]:
     """p, z = x / T less its mean, and T; z is 0 without mass and at the limits, where T is 1."""
     xp, p, x, t = at.xp, at.probabilities(), at.rows(at.x), at.divisor()
     one = xp.ones_like(t)
@@ -132,7 +134,7 @@ def temperature_derivative(
     x: Array, axis: Axis = -1, temperature: Any = 1.0, where: Any = None
 ) -> Array:
     at = LogitsProblem(x, axis, temperature, where)
-    p, z, t = centred(at)
+    p, z, t = centred_logits(at)
     return at.result(at.entries(-p * z / t))
 
 
@@ -140,7 +142,7 @@ def entropy_temperature_derivative(
     x: Array, axis: Axis = -1, temperature: Any = 1.0, where: Any = None
 ) -> Array:
     at = LogitsProblem(x, axis, temperature, where)
-    p, z, t = centred(at)
+    p, z, t = centred_logits(at)
     variance = at.xp.sum(p * z * z, axis=-1, keepdims=True)
     return at.result(at.xp.squeeze(variance / t, axis=-1))
 

@@ -9,8 +9,8 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from hotmax._backends.call_arguments import CallArguments, temperature_hi_lo
-from hotmax._backends.layout import Array, bits, constant, number, type_name
-from hotmax._backends.protocol import stop_gradient
+from hotmax._backends.layout import bits, constant, scalar_like, type_name
+from hotmax._backends.protocol import Array, stop_gradient
 from hotmax._core.arrays import Axis, is_other_library
 from hotmax._softmax.generic import LEAST, total
 
@@ -45,7 +45,11 @@ def logsumexp(
     t = t if isinstance(t, float) else layout.rows(xp, t, 1)
     rows = layout.rows(xp, checked.x)
     like = rows
-    one, zero, infinity = number(xp, 1.0, like), number(xp, 0.0, like), number(xp, math.inf, like)
+    one, zero, infinity = (
+        scalar_like(xp, 1.0, like),
+        scalar_like(xp, 0.0, like),
+        scalar_like(xp, math.inf, like),
+    )
     t, _ = temperature_hi_lo(xp, t, rows)
     upside = (t < 0) | ((t == 0) & (one / xp.where(t == 0, t, one) < 0))
     sign = xp.where(upside, -one, one)
@@ -74,7 +78,7 @@ def logsumexp(
     log_mass = xp.where(mass == 0, -infinity, log_mass)
     at_zero = xp.where(top == 0, log_mass, xp.where(top > 0, infinity, -infinity))
     y = xp.where(hard, at_zero, xp.where(flat, log_mass, peak / divisor + log_mass))
-    bad = number(xp, math.nan, like)
+    bad = scalar_like(xp, math.nan, like)
     y = xp.where(nan, bad, xp.where(nothing, -infinity, y))
     signs = xp.where(nan, bad, xp.where(nothing, zero, xp.sign(mass)))
     if not return_sign:

@@ -13,14 +13,14 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from hotmax._backends.call_arguments import temperature_hi_lo
-from hotmax._backends.layout import Array, Layout, constant, type_name
-from hotmax._backends.protocol import is_traced, placement, values_of
+from hotmax._backends.layout import Layout, constant, type_name
+from hotmax._backends.protocol import Array, is_traced, placement, values_of
 from hotmax._core.arrays import Axis, as_temperature, is_other_library
 from hotmax._core.checks import as_class_numbers
 from hotmax._softmax.functions import log_softmax, softmax
 
 
-def widened(x: Array) -> Array:
+def in_compute_type(x: Array) -> Array:
     """Half precision as float32, integers as floats."""
     xp, kind = array_namespace(x), type_name(x)
     if kind in ("float16", "bfloat16"):
@@ -41,7 +41,7 @@ class LogitsProblem:
     def __init__(self, x: Array, axis: Axis, temperature: Any, where: Any) -> None:
         self.xp = array_namespace(x)
         self.given = x
-        self.x = widened(x)
+        self.x = in_compute_type(x)
         self.axis, self.temperature, self.where = axis, temperature, where
         self.layout = Layout(tuple(x.shape), axis)
         self.classes = self.layout.classes
@@ -120,7 +120,7 @@ class LogitsProblem:
         return xp.where(nothing, self.zeros(v), xp.where(nothing, xp.ones_like(v), v) / t)
 
 
-def labels_of(at: LogitsProblem, targets: Any, ignore_index: Any) -> tuple[Array, Array]:
+def label_column(at: LogitsProblem, targets: Any, ignore_index: Any) -> tuple[Array, Array]:
     """(class numbers as (..., 1), which of them count); a number out of range is -1."""
     shape = at.layout.kept()
     if is_traced(targets):
@@ -146,7 +146,7 @@ def outside(at: LogitsProblem, right: Array, counted: Array) -> Array:
     return counted & ~at.xp.any(right, axis=-1)
 
 
-def reduced(at: LogitsProblem, losses: Array, reduction: str, count: Any) -> Array:
+def reduced_losses(at: LogitsProblem, losses: Array, reduction: str, count: Any) -> Array:
     if reduction == "none":
         return at.result(losses)
     total = at.xp.sum(losses)
