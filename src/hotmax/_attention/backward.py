@@ -35,7 +35,7 @@ class AttentionGradients:
     sink: Any = None
 
 
-def like(gradient: Array, argument: Array) -> Any:
+def sum_to_shape(gradient: Array, argument: Array) -> Any:
     """The gradient summed over broadcast axes, in the shape and float type of the argument."""
     extra = gradient.ndim - argument.ndim
     if extra:
@@ -231,4 +231,4 @@ class Backward:
                     if shape[-1] == 1:
                         change = change.sum(1, keepdims=True)
                     total[index][rows] += change
-        return like(total.reshape(bias.shape), bias)
+        return sum_to_shape(total.reshape(bias.shape), bias)

@@ -61,7 +61,7 @@ def tile_weights(tile: Tile, keys: Array) -> tuple[Array, Array]:
     return weights, logsumexp
 
 
-def run(heads: Heads) -> tuple[Array, Array]:
+def attention_forward(heads: Heads) -> tuple[Array, Array]:
     """(out, numbers): out in the type of the computation; three float64 numbers for each query.
 
     The logarithm of the denominator; the largest logit (or score, without a bias) and the
@@ -70,7 +70,7 @@ def run(heads: Heads) -> tuple[Array, Array]:
     out = np.empty((*heads.lead, heads.queries, heads.value_features), heads.kind)
     numbers = np.empty((*heads.lead, heads.queries, 3))
     tiles = -(-heads.queries // TILE_QUERIES)
-    unpacked = tiles * heads.group <= UNPACKED_TILES and not heads.is_steep
+    unpacked = tiles * heads.group <= UNPACKED_TILES and not heads.has_infinite_beta
     for wave in heads.waves(2):
         packed = pack(heads, wave, unpacked)
         own = range(wave.start * heads.group, wave.stop * heads.group)
@@ -172,7 +172,7 @@ def attend_queries(tile: Tile, packed: KeysAndValues, out: Array, numbers: Array
     low = low_parts(heads, min(tile.count, TILE_QUERIES))
     queries = tile.own_rows(heads.q)
     attend_tiles(queries, packed, logits, tile.first_visible, heads.keys, out, numbers, low)
-    if heads.is_steep:
+    if heads.has_infinite_beta:
         attend_by_weights(tile, packed, out, numbers)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hotmax._attention import generic
-from hotmax._attention.forward import for_weights, run
+from hotmax._attention.forward import attention_forward, for_weights
 from hotmax._attention.heads import Heads, Tile
 from hotmax._attention.kernel_gradient import ATTENTION_GRADIENT
 from hotmax._backends.operation import NATIVE, NOT_DASK, dispatch, operation
@@ -90,7 +90,7 @@ def attention(
         bias=bias,
         sink=sink,
     )
-    out, numbers = run(heads)
+    out, numbers = attention_forward(heads)
     with np.errstate(all="ignore"):
         out = out.astype(heads.dtype, copy=False)
         return (out, numbers[..., 0].astype(heads.dtype)) if return_logsumexp else out

@@ -114,12 +114,12 @@ class Heads(Shapes):
     @cached_property
     def are_alike(self) -> bool:
         """Do heads differ in q, k and v only, so that a kernel can loop over them itself?"""
-        same = self.bias is None and self.where is None and not self.is_steep
+        same = self.bias is None and self.where is None and not self.has_infinite_beta
         uniform = not any(self.temperature.strides) and not any(self.sink.strides)
         return same and uniform and self.sink.size > 0 and ready(self.q, self.kind)
 
     @cached_property
-    def is_steep(self) -> bool:
+    def has_infinite_beta(self) -> bool:
         """Is a beta infinite: the limit of temperature 0?"""
         return self.largest_beta == math.inf
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._attention.backward import Backward, like
-from hotmax._attention.forward import run
+from hotmax._attention.backward import Backward, sum_to_shape
+from hotmax._attention.forward import attention_forward
 from hotmax._attention.heads import Heads
 from hotmax._backends.protocol import KernelGradient
 from hotmax._core.arrays import Array
@@ -16,7 +16,7 @@ from hotmax._core.arrays import Array
 def forward(arguments: dict[str, Any]) -> tuple[Array, Array] | None:
     """(the result, the numbers of each query); None at temperature 0, where attention jumps."""
     heads = Heads(**arguments)
-    return None if heads.is_steep else run(heads)
+    return None if heads.has_infinite_beta else attention_forward(heads)
 
 
 def backward(
@@ -39,7 +39,7 @@ def backward(
         by_name["bias"] = work.bias(np.asarray(arguments["bias"]))
     if "sink" in wanted:
         by_name["sink"] = work.sink()
-    return {name: like(by_name[name], np.asarray(arguments[name])) for name in wanted}
+    return {name: sum_to_shape(by_name[name], np.asarray(arguments[name])) for name in wanted}
 
 
 ATTENTION_GRADIENT = KernelGradient(

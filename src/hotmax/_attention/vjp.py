@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hotmax._attention import generic
-from hotmax._attention.backward import AttentionGradients, Backward, like
-from hotmax._attention.forward import run
+from hotmax._attention.backward import AttentionGradients, Backward, sum_to_shape
+from hotmax._attention.forward import attention_forward
 from hotmax._attention.heads import Heads
 from hotmax._backends.operation import AUTOGRAD, NATIVE, dispatch, operation
 from hotmax._core.arrays import fill_masked
@@ -28,8 +28,8 @@ def attention_vjp(
 ) -> AttentionGradients:
     """The gradient of sum(gradient * attention(q, k, v)) with respect to its arguments.
 
-    The weights are made again, a tile at a time, so memory grows with the length here too (that of
-    a bias with all queries and keys is as large as the bias).
+    The weights are recomputed one tile at a time, so memory grows with the length here too (the
+    gradient of a bias over all queries and keys is as large as the bias).
 
     Args:
         q, k, v, where, causal, scale, temperature, bias, sink: As in `attention`. The temperature
@@ -66,14 +66,14 @@ def attention_vjp(
         sink=sink,
     )
     dout = fill_masked(gradient, "gradient", 0.0)
-    heads.check_gradient(dout.shape, heads.is_steep)
-    out, numbers = run(heads)
+    heads.check_gradient(dout.shape, heads.has_infinite_beta)
+    out, numbers = attention_forward(heads)
     work = Backward(heads, dout, out, numbers)
     dq, dk, dv = work.run()
     return AttentionGradients(
-        like(dq, np.asarray(q)),
-        like(dk, np.asarray(k)),
-        like(dv, np.asarray(v)),
+        sum_to_shape(dq, np.asarray(q)),
+        sum_to_shape(dk, np.asarray(k)),
+        sum_to_shape(dv, np.asarray(v)),
         None if bias is None else work.bias(np.asarray(bias)),
-        None if sink is None else like(work.sink(), np.asarray(sink)),
+        None if sink is None else sum_to_shape(work.sink(), np.asarray(sink)),
     )
