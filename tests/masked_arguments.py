@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from families import plain_functions
 from masked_meanings import (
     ABSENT,
     PADDING,
@@ -166,13 +167,7 @@ TABLE: dict[str, Entry] = {
         {"where": TRUE, "weights": np.abs(OTHER), **ROW, **NUMBERS_OUT},
     ),
     **{name: over_logits(name, out=NUMBERS_OUT) for name in ("smoothmax", "softargmax", "entropy")},
-    **{
-        name: over_logits(name)
-        for name in (
-            *("softmax_jacobian", "softmax_hessian", "smoothmax_hessian", "temperature_derivative"),
-            *("entropy_gradient", "entropy_temperature_derivative", "saturation"),
-        )
-    },
+    **{name: over_logits(name) for name in (*plain_functions(), "saturation")},
     **{
         name: Entry(
             getattr(hm, name),

@@ -12,6 +12,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from families import plain_functions
 from hypothesis import strategies as st
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -305,17 +306,7 @@ def gumbel(draw: Any, drawing: Drawing, name: str) -> Call:
 
 CALLS: dict[str, Builder] = {
     **dict.fromkeys(
-        (
-            *(
-                "softmax",
-                "log_softmax",
-                "softmin",
-                "softmax_jacobian",
-                "softmax_hessian",
-                "smoothmax_hessian",
-            ),
-            *("temperature_derivative", "entropy_gradient", "entropy_temperature_derivative"),
-        ),
+        ("softmax", "log_softmax", "softmin", *plain_functions()),
         over_logits(),
     ),
     **dict.fromkeys(("smoothmax", "softargmax", "entropy"), over_logits(keepdims=flag)),
