@@ -15,7 +15,7 @@ from hostile import X, refused, refused_in_little_memory
 
 import hotmax as hm
 from hotmax._core import reading
-from hotmax.io import arrays, labels as label_files, parquet, tables
+from hotmax.io import arrays, labels as label_files, parquet, safetensors, tables
 
 
 @pytest.fixture
@@ -235,7 +235,7 @@ def test_the_limits_are_those_that_the_docstring_states():
         ("10,000 bytes | the header of an .npy", arrays.LONGEST_NPY_HEADER),
         ("16 MiB | the directory of an .npz", arrays.LONGEST_DIRECTORY / mebibyte),
         ("1032 times its bytes | a compressed array", arrays.DEFLATE_RATIO),
-        ("8 MiB | the header of a .safetensors", arrays.LONGEST_TENSOR_HEADER / mebibyte),
+        ("8 MiB | the header of a .safetensors", safetensors.LONGEST_TENSOR_HEADER / mebibyte),
         ("64 MiB | the metadata of a .parquet", parquet.LONGEST_FOOTER / mebibyte),
         ("16 MiB | a line of a .csv", tables.LONGEST_LINE / mebibyte),
         ("64 MiB | a text file of labels", label_files.LONGEST_TEXT / mebibyte),

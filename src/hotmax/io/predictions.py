@@ -14,10 +14,11 @@ from hotmax._core import threads
 from hotmax._core.arrays import ACCEPTED, FLOATS, Array
 from hotmax._core.reading import reading
 from hotmax.calibration.examples import INPUTS, check_probabilities, refuse_probabilities
-from hotmax.io.arrays import read_npy, read_npz, read_safetensors
+from hotmax.io.arrays import read_npy, read_npz
 from hotmax.io.found import NONE, Found, Wanted
 from hotmax.io.labels import LABEL_FILES, as_labels, read_label_file
 from hotmax.io.parquet import read_parquet
+from hotmax.io.safetensors import read_safetensors
 from hotmax.io.tables import read_csv
 
 BLOCK = 1 << 20  # entries that are looked at together

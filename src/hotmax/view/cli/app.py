@@ -12,8 +12,9 @@ from rich.console import Console
 
 import hotmax as hm
 from hotmax.view.cli.bench import bench
+from hotmax.view.cli.calibrate import calibrate
 from hotmax.view.cli.doctor import doctor
-from hotmax.view.cli.predictions import apply, calibrate, report
+from hotmax.view.cli.predictions import apply, report
 from hotmax.view.cli.probabilities import sample, softmax, sweep
 from hotmax.view.cli.scorecard import laws
 
