@@ -7,7 +7,7 @@ import pytest
 from comparisons import dtype_of
 
 import hotmax as hm
-from hotmax._core import dispatch
+from hotmax._core import kernel_choice, rows as row_plan
 
 CLASSES = (2, 10, 64, 65, 128, 129, 1000, 5000, 200_000, 2_000_000)
 TYPES = ("float32", "float64")
@@ -111,13 +111,13 @@ def test_axis(n, type_name):
 def test_columns_as_they_lie(n, columns, monkeypatch):
     """Many float32 columns side by side are read row by row, unless one of them is special."""
     taken = []
-    compute = dispatch.compute_columns
+    compute = kernel_choice.compute_columns
 
     def compute_and_tell(*arguments):
         taken.append(compute(*arguments))
         return taken[-1]
 
-    monkeypatch.setattr(dispatch, "compute_columns", compute_and_tell)
+    monkeypatch.setattr(kernel_choice, "compute_columns", compute_and_tell)
     x = (np.random.default_rng(n).standard_normal((n, columns)) * 4).astype(np.float32)
     halves = np.round(2 * x) / 2  # exponents half way to others
     temperature = hm.temperature_of_base(2)
@@ -245,8 +245,8 @@ def test_groups_and_rows_written_while_the_next_is_computed(
 ):
     """Both ways, at any address: writing runs ahead of reading by what x and out ask for."""
     if past_the_caches:
-        monkeypatch.setattr(dispatch, "STREAM", 1)
-        monkeypatch.setattr(dispatch, "STREAM_ROW", 1)
+        monkeypatch.setattr(row_plan, "STREAM", 1)
+        monkeypatch.setattr(kernel_choice, "STREAM_ROW", 1)
     rng = np.random.default_rng(n)
     batch = (rng.standard_normal((13, n)) * 4).astype(np.float32)
     batch[2, n - 1] = np.nan  # in the last part, when the first ones have overwritten row 1
@@ -256,7 +256,7 @@ def test_groups_and_rows_written_while_the_next_is_computed(
     batch[9, : n // 2] -= 400
     batch[12, -1] = 1e30
     want = [bits(hm.softmax(row)) for row in batch]
-    monkeypatch.setattr(dispatch, "GROUPED_CACHED", grouped)
+    monkeypatch.setattr(kernel_choice, "GROUPED_CACHED", grouped)
     for at_x in (0, 1, 4, 16, 1000):
         for at_out in (0, 3, 16, 100, 1008):
             # from one page on: addresses that have the same last bits are what matters

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from fuzz.wide import FORMATS
-from hotmax._core import dispatch
+from hotmax._core import kernel_choice
 from hotmax._kernels.sampling import inversion
 from hotmax._kernels.simd import vectors
 from hotmax._kernels.softmax import (
@@ -37,11 +37,11 @@ BORDERS = (
     lanes.LANES,
     short.SHORT,
     short_logs.SHORT_LOGS,
-    dispatch.GROUPED,
+    kernel_choice.GROUPED,
     float64.STRIP,
     inversion.SUM_BLOCK,
     float32.CHUNK,
-    dispatch.GROUPED_CACHED,
+    kernel_choice.GROUPED_CACHED,
     overlapped.QUICK,
 )
 LONG_BORDERS = (overlapped.PART, BLOCK)

@@ -13,7 +13,7 @@ import numpy as np
 from numba.core.codegen import CPUCodeLibrary
 
 import hotmax as hm
-from hotmax._core import dispatch
+from hotmax._core import kernel_choice, rows as row_plan
 from hotmax._kernels.compiler.numba_internals import DeviceCodeLibrary
 
 
@@ -26,7 +26,7 @@ def call_with_indices_checked():
     CPUCodeLibrary.add_linking_library = lambda self, library: library._ensure_finalized()
     CPUCodeLibrary._verify_declare_only_symbols = lambda self: None
     gc.disable()  # compiling leaves little of it
-    dispatch.STREAM = 1  # large results go past the caches: here, all of them
+    row_plan.STREAM = 1  # large results go past the caches: here, all of them
     rng = np.random.default_rng(0)
     shapes = [(1, 1), (5, 3), (33, 64), (40, 65), (3, 513), (2, 3, 4, 5)]
     functions = [hm.softmax, hm.log_softmax, hm.logsumexp, hm.smoothmax, hm.entropy, hm.softargmax]
@@ -123,7 +123,7 @@ def call_between_guards():
     counts = [*range(1, 34), 63, 64, 65, 79, 80, 513, 1000, 1025, 8193, 17000]
     functions = (hm.softmax, hm.log_softmax, hm.softmin, hm.logsumexp, hm.smoothmax)
     for streamed in (1 << 23, 1):
-        dispatch.STREAM = dispatch.STREAM_ROW = streamed
+        row_plan.STREAM = kernel_choice.STREAM_ROW = streamed
         for n, kind, at_end in itertools.product(counts, ("float32", "float64"), (False, True)):
             for rows in (1, 7, 8, 9, 24) if n < 100 else (1, 3):
                 x = inputs.array((rows, n), kind, at_end)

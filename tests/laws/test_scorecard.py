@@ -93,7 +93,7 @@ def test_a_wrong_shape_fails():
         (lambda: laws.check("naive", only=["sum"]), ValueError, "only must name laws, got 'sum'"),
         (lambda: laws.check("naive", only="sums to 1"), TypeError, "only must be a sequence"),
         (lambda: laws.check("naive", seed=1.5), TypeError, "seed must be an int"),
-        (lambda: laws.check("naive", seed=-1), ValueError, "seed must be at least 0"),
+        (lambda: laws.check("naive", seed=-1), ValueError, "seed must be an int from 0"),
         (lambda: laws.compare("naive"), TypeError, "subjects must be a mapping"),
         (lambda: laws.compare({}), ValueError, "subjects must name at least one"),
         (lambda: laws.Subject(name="a", softmax=3), TypeError, "softmax must be a callable"),

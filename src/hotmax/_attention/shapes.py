@@ -6,10 +6,11 @@ A head of keys and values serves a group of query heads that lie side by side.
 from __future__ import annotations
 
 import math
-import numbers
 from typing import Any
 
 import numpy as np
+
+from hotmax._core.arrays import is_real
 
 CAUSAL = (False, True, "upper_left", "lower_right")
 Index = tuple[int, ...]
@@ -91,7 +92,7 @@ class Shapes:
     def scale_of(self, scale: object) -> float:
         if scale is None:
             return 1.0 / math.sqrt(self.features) if self.features else 1.0
-        if isinstance(scale, bool) or not isinstance(scale, numbers.Real | np.number):
+        if not is_real(scale):
             raise TypeError(f"scale must be a real number or None, got {scale!r}")
         try:
             number = float(scale)

@@ -20,13 +20,13 @@ from hotmax._core.arrays import (
     FLOATS,
     Array,
     Axis,
-    Rows,
     as_mask,
     as_temperature,
     compute_type,
     normalize_axes,
     result_type,
 )
+from hotmax._core.rows import RowPlan
 from hotmax._kernels.softmax.merging import (
     PARTS,
     describe_rows,
@@ -205,15 +205,17 @@ def merged_parts(blocks: Blocks) -> list[da.Array]:
     return [one[..., i] for i in range(PARTS)]
 
 
-def rows_of_block(x: Array, temperature: Array, where: Any, axes: Any) -> tuple[Rows, Array, Array]:
+def rows_of_block(
+    x: Array, temperature: Array, where: Any, axes: Any
+) -> tuple[RowPlan, Array, Array]:
     """A block as contiguous rows with a temperature for each; masked classes are not there."""
-    rows = Rows(x, axes, temperature, where)
+    rows = RowPlan(x, axes, temperature, where)
     shape = (rows.count, rows.classes)
-    t = np.broadcast_to(rows.temperature, rows.count).copy()
-    x2 = rows.view(rows.x).reshape(shape).astype(compute_type(rows.x.dtype), order="C")
+    t = np.broadcast_to(rows.temperatures, rows.count).copy()
+    x2 = rows.grid(rows.x).reshape(shape).astype(compute_type(rows.x.dtype), order="C")
     if rows.where is not None:
         absent = np.where(np.signbit(t), np.inf, -np.inf)[:, None]
-        mask = rows.view(rows.where).reshape(shape)
+        mask = rows.grid(rows.where).reshape(shape)
         np.copyto(x2, absent, where=~mask, casting="same_kind")
     return rows, x2, t
 
@@ -228,7 +230,7 @@ def describe_block(
     if rows.where is None:
         parts[:, 4] = rows.classes
     else:
-        parts[:, 4] = rows.view(rows.where).reshape(x2.shape).sum(axis=-1)
+        parts[:, 4] = rows.grid(rows.where).reshape(x2.shape).sum(axis=-1)
     return parts.reshape(*rows.reduced_shape, PARTS)
 
 
@@ -261,7 +263,7 @@ def finish_block(
     result[parts[:, 4] == 0] = EMPTY[operation_name]
     target = np.empty(rows.shape, rows.dtype)
     with np.errstate(all="ignore"):
-        rows_last = rows.turn(target)
+        rows_last = rows.classes_last(target)
         rows_last[...] = result.reshape(rows_last.shape)
     return target
 

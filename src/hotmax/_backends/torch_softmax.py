@@ -21,7 +21,7 @@ from hotmax._backends.operation import OPERATIONS
 from hotmax._backends.protocol import Arguments, ArrayOperation
 from hotmax._backends.torch_tensors import is_batched, is_compiling, is_wrapped
 from hotmax._core.arrays import Array
-from hotmax._core.dispatch import STEP
+from hotmax._core.rows import STEP
 from hotmax._core.threads import for_ranges
 from hotmax._kernels.softmax.pullback import softmax_pullback
 

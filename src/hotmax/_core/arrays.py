@@ -1,7 +1,6 @@
-"""What comes in: array, float type, axes, mask, temperature -> (rows, classes); and back.
+"""Arguments that are arrays: values, float type, axes, mask and temperature, checked.
 
-Axes, dtypes and shapes are settled here, and what is wrong with an argument is said here, before
-any work.
+Errors are raised here, before any work, and name the argument.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import numbers
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, SupportsIndex, TypeGuard
 
 import numpy as np
 from numpy.exceptions import AxisError
@@ -21,6 +20,7 @@ Axis = int | Sequence[int] | None
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+PLAIN_DTYPES = frozenset(map(np.dtype, ["e", "f", "d", *"bhilqBHILQ?"]))  # in native byte order
 ACCEPTED = "float16, bfloat16, float32, float64, integers and bools"
 
 # What arrays of other libraries have: the protocols of the array API, NumPy, torch and CUDA.
@@ -67,6 +67,8 @@ def split_mask(x: object, name: str = "x") -> tuple[Array, Array | None]:
 
     This is the one place where the mask of a masked array is read.
     """
+    if type(x) is np.ndarray and x.dtype in PLAIN_DTYPES:
+        return x, None  # the everyday argument
     if not isinstance(x, np.ma.MaskedArray):
         return as_array(x, name), None
     values, mask = _values(x, name), np.ma.getmaskarray(x)
@@ -142,6 +144,22 @@ def as_mask(where: object) -> Array:
     return mask
 
 
+def broadcast_mask(where: object, shape: tuple[int, ...]) -> Array:
+    """`where` as bools in the shape of x."""
+    if is_other_library(where):
+        raise TypeError(
+            f"where is a {type(where).__module__}.{type(where).__qualname__}, and x is not: "
+            f"convert it, as in np.asarray(where)"
+        )
+    mask = as_mask(where)
+    try:
+        return np.broadcast_to(mask, shape)
+    except ValueError:
+        raise ValueError(
+            f"where must broadcast to the shape of x, {shape}, got shape {mask.shape}"
+        ) from None
+
+
 class _Unlocked:
     """What NumPy needs to know of an array's memory, and the array, which keeps it there."""
 
@@ -175,12 +193,14 @@ def result_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def normalize_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
     """Axes as sorted non-negative numbers; all of them for None."""
+    if type(axis) is int and -ndim <= axis < ndim:
+        return (axis % ndim,)
     if axis is None:
         return tuple(range(ndim))
     given = axis if isinstance(axis, tuple | list) else (axis,)
     axes = set()
     for one in given:
-        if isinstance(one, bool | np.bool_) or not hasattr(one, "__index__"):
+        if not is_integer(one):
             raise TypeError(f"axis must be an int, a tuple of ints or None, got {axis!r}")
         number = operator.index(one)
         size = max(ndim, 1)  # a single number counts as one class
@@ -221,115 +241,19 @@ def as_temperature(temperature: object, name: str = "temperature") -> Array:
     return array
 
 
+def is_integer(value: object) -> TypeGuard[SupportsIndex]:
+    """An int of Python's or NumPy's, or what can stand for one; a bool is none."""
+    return hasattr(value, "__index__") and not isinstance(value, bool | np.bool_)
+
+
+def is_real(value: object) -> TypeGuard[float]:
+    """A real number of Python's or NumPy's; a bool is none."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
+
+
 def is_small_int(number: object) -> bool:
     """An int that surely fits a float64?"""
     return type(number) is int and -(1 << 53) <= number <= 1 << 53
-
-
-def common_case(
-    x: object, axis: Axis, temperature: object, where: object
-) -> tuple[Array, Array] | None:
-    """(x as rows, temperature) if the kernels can read x as it lies, without a further look.
-
-    This is the everyday call: a contiguous float array, its last axis, one temperature, no mask.
-    """
-    if (
-        type(x) is not np.ndarray
-        or where is not None
-        or type(axis) is not int
-        or axis != -1
-        or (type(temperature) is not float and not is_small_int(temperature))
-        or temperature != temperature
-        or (x.dtype is not FLOAT32 and x.dtype is not FLOAT64)
-        or x.size == 0
-        or x.ndim == 0
-    ):
-        return None
-    flags = x.flags
-    if not (flags.c_contiguous and flags.aligned):
-        return None
-    return unlocked(x).reshape(-1, x.shape[-1]), np.array([temperature], np.float64)
-
-
-class Rows:
-    """x as (outer, inner, classes), with its mask and one temperature for each row."""
-
-    def __init__(
-        self, x: object, axis: Axis, temperature: object, where: object, name: str = "x"
-    ) -> None:
-        values, present = split_mask(x, name)
-        self.x = unlocked(values)
-        self.shape = self.x.shape
-        self.axes = normalize_axes(axis, self.x.ndim)
-        self.classes = math.prod(self.shape[a] for a in self.axes)
-        self.count = math.prod(self.shape_of_numbers(False))
-        self.dtype = result_type(self.x.dtype)
-        self.reduced_shape = tuple(1 if a in self.axes else n for a, n in enumerate(self.shape))
-        self.temperature = self._per_row(as_temperature(temperature))
-        self.where = None if where is None else self._mask(where)
-        if present is not None:
-            self.where = present if self.where is None else present & self.where
-
-    def _per_row(self, temperature: Array) -> Array:
-        if temperature.size == 1 and temperature.ndim <= self.x.ndim:
-            return unlocked(temperature.reshape(1))
-        try:
-            spread = np.broadcast_to(temperature, self.reduced_shape)
-        except ValueError:
-            raise ValueError(
-                f"temperature must be a number or broadcast to {self.reduced_shape} (the shape of "
-                f"x with 1 along axis), got shape {temperature.shape}"
-            ) from None
-        return unlocked(np.ascontiguousarray(self.view(spread, reduced=True)).reshape(-1))
-
-    def _mask(self, where: object) -> Array:
-        if is_other_library(where):
-            raise TypeError(
-                f"where is a {type(where).__module__}.{type(where).__qualname__}, and x is not: "
-                f"convert it, as in np.asarray(where)"
-            )
-        mask = as_mask(where)
-        try:
-            return np.broadcast_to(mask, self.shape)
-        except ValueError:
-            raise ValueError(
-                f"where must broadcast to the shape of x, {self.shape}, got shape {mask.shape}"
-            ) from None
-
-    def view(self, array: Array, reduced: bool = False) -> Array:
-        """`array` as (outer, inner, classes): no copy of a contiguous array if the axes adjoin."""
-        classes = 1 if reduced else self.classes
-        first, last = (self.axes[0], self.axes[-1]) if self.axes else (0, -1)
-        if last - first + 1 == len(self.axes):
-            shape = array.shape
-            outer = math.prod(shape[:first])
-            inner = math.prod(shape[last + 1 :])
-            return array.reshape(outer, classes, inner).transpose(0, 2, 1)
-        return self.turn(array).reshape(1, self.count, classes)
-
-    def turn(self, array: Array) -> Array:
-        """`array` with its class axes last."""
-        others = [a for a in range(array.ndim) if a not in self.axes]
-        return array.transpose(*others, *self.axes)
-
-    def mask_view(self) -> Array | None:
-        return None if self.where is None else self.view(self.where)
-
-    def shape_of_numbers(self, keepdims: bool) -> tuple[int, ...]:
-        """The shape of one number for each row."""
-        if keepdims:
-            return self.reduced_shape
-        return tuple(n for a, n in enumerate(self.shape) if a not in self.axes)
-
-    def is_direct(self) -> bool:
-        """May the kernels read x as it lies?"""
-        return (
-            self.where is None
-            and self.x.flags.c_contiguous
-            and self.x.flags.aligned
-            and (self.x.dtype == FLOAT32 or self.x.dtype == FLOAT64)
-            and self.axes == tuple(range(self.x.ndim - len(self.axes), self.x.ndim))
-        )
 
 
 def check_size(shape: tuple[int, ...], name: str, number: int) -> None:
@@ -340,9 +264,8 @@ def check_size(shape: tuple[int, ...], name: str, number: int) -> None:
         )
 
 
-def check_out(out: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
-    if out is None:
-        return None
+def check_out(out: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """`out`, if results of this shape and type can be written to it."""
     if not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray):
         raise TypeError(f"out must be a NumPy array without a mask, got {type(out).__name__}")
     if out.shape != shape or out.dtype != dtype:
@@ -354,10 +277,13 @@ def check_out(out: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Arra
     return out
 
 
-def give_back(numbers: Array, shape: tuple[int, ...], dtype: Any, given: Array | None) -> Any:
+def result_or_out(
+    numbers: Array, shape: tuple[int, ...], dtype: Any, out: Array | None = None
+) -> Any:
+    """Numbers in the shape and type of a result, or written to `out`; a scalar for shape ()."""
     with np.errstate(all="ignore"):
         result = numbers.astype(dtype, copy=False).reshape(shape)
-    if given is not None:
-        given[...] = result
-        return given
+    if out is not None:
+        out[...] = result
+        return out
     return result if result.ndim else result[()]

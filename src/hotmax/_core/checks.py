@@ -1,12 +1,13 @@
-"""What comes in with a loss: labels or probabilities, class weights, smoothing, how to reduce.
+"""Arguments beside the logits, checked: each kind has one checker, which every function uses.
 
-As in `_boundary`, what is wrong with an argument is said here, before any work.
+Labels, probabilities and weights are arrays; counts, fractions, seeds and flags are scalars. Errors
+are raised before any work, and name the argument, what it got and what it takes.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-import numbers
 import operator
 from typing import Any
 
@@ -16,14 +17,14 @@ from hotmax._core.arrays import (
     FLOAT64,
     Array,
     Axis,
-    Rows,
     as_array,
     check_size,
-    compute_type,
-    give_back,
+    is_integer,
+    is_real,
+    result_or_out,
     split_mask,
 )
-from hotmax._core.rows import Batch, for_batches
+from hotmax._core.rows import Block, RowPlan
 from hotmax._kernels.losses.labels import (
     count_labels,
     find_outside,
@@ -35,36 +36,26 @@ from hotmax._kernels.losses.targets import check_targets
 from hotmax._kernels.softmax.segments import count_segments, order_segments
 
 REDUCTIONS = ("mean", "sum", "none")
-DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24}  # bits of each type; float64 has 53
+SUM_TOLERANCE = 0.01  # see `check_probabilities`
 MOST_SEGMENTS = 2**31  # that an id may ask for by itself
 INTEGERS = range(-(2**63), 2**64)  # of the types that labels come in
 LARGEST_WEIGHT, SMALLEST_WEIGHT = 2.0**500, 2.0**-500  # whose products and sums stay in range
-
-
-def logits_rows(
-    logits: object, axis: Axis, temperature: object, where: object, name: str = "logits"
-) -> Rows:
-    return Rows(logits, axis, temperature, where, name)
-
-
-def as_labels(targets: object, rows: Rows, ignore_index: object = None) -> Array:
-    """Class numbers, one for each row, in one line; -1 where they are ignored or masked."""
-    return as_class_numbers(targets, rows.shape_of_numbers(False), rows.classes, ignore_index)
 
 
 def as_class_numbers(
     targets: object,
     shape: tuple[int, ...],
     classes: int,
-    ignore_index: object,
+    ignore_index: object = None,
     name: str = "targets",
 ) -> Array:
+    """Class numbers, one for each row, in one line; -1 where they are ignored or masked."""
     labels, present = split_mask(targets, name)
     if labels.dtype.kind not in "iu" and labels.size:
         raise TypeError(f"{name} must hold integers, the numbers of classes, got {labels.dtype}")
     if labels.dtype.kind not in "iu":
         labels = labels.astype(np.int64)
-    ignored = as_ignored(ignore_index)
+    ignored = None if ignore_index is None else as_ignored(ignore_index)
     if labels.shape != shape:
         raise ValueError(
             f"{name} of integers are class numbers and must have the shape of the logits without "
@@ -72,17 +63,17 @@ def as_class_numbers(
         )
     flat = np.ascontiguousarray(labels, labels.dtype.newbyteorder("=")).reshape(-1)
     masked = None if present is None else ~present.reshape(-1)
-    place, settled = _settled(flat, classes, ignored, masked)
+    place, remapped = _remapped(flat, classes, ignored, masked)
     if place >= 0:
         index = tuple(int(i) for i in np.unravel_index(place, shape)) if shape else ()
         besides = "" if ignored is None else f", or be ignore_index, {ignored}"
         raise ValueError(
             f"{name} must lie in 0..{classes - 1}{besides}, got {flat[place]} at {index}"
         )
-    return settled
+    return remapped
 
 
-def _settled(
+def _remapped(
     flat: Array, classes: int, ignored: int | None, masked: Array | None
 ) -> tuple[int, Array]:
     """(the first label out of range or -1, labels as int64 with -1 where ignored or masked)."""
@@ -101,75 +92,112 @@ def _settled(
             return int(np.argmax(beyond)), flat
     if skipped.any():
         flat = np.where(skipped, flat.dtype.type(0), flat)
-    settled = np.empty(flat.size, np.int64)
-    place = remap_ignored_labels(flat, ignored or 0, ignored is not None, classes, settled)
-    settled[skipped] = -1
-    return place, settled
+    remapped = np.empty(flat.size, np.int64)
+    place = remap_ignored_labels(flat, ignored or 0, ignored is not None, classes, remapped)
+    remapped[skipped] = -1
+    return place, remapped
 
 
-def as_ignored(ignore_index: object) -> int | None:
-    """The label that is ignored, if there is one."""
-    if ignore_index is None:
-        return None
+def as_ignored(ignore_index: object) -> int:
+    """The label that is ignored."""
     ignored = as_integer(ignore_index, "ignore_index")
     if ignored not in INTEGERS:
         raise ValueError(f"ignore_index must be an int from -2**63 to 2**64 - 1, got {ignored}")
     return ignored
 
 
-def as_integer(number: object, name: str) -> int:
-    if isinstance(number, bool | np.bool_) or not hasattr(number, "__index__"):
+def as_integer(number: object, name: str, least: int | None = None) -> int:
+    """An int, of at least `least` if that is given: a count, say."""
+    if not is_integer(number):
         raise TypeError(f"{name} must be an int, got {number!r}")
-    return operator.index(number)
+    integer = operator.index(number)
+    if least is not None and integer < least:
+        raise ValueError(f"{name} must be at least {least}, got {integer}")
+    return integer
+
+
+def as_seed(seed: object, others: str = "") -> int:
+    """A seed of 64 bits. `others` says what else is accepted."""
+    if not is_integer(seed):
+        raise TypeError(f"seed must be an int from 0 to 2**64 - 1{others}, got {seed!r}")
+    number = operator.index(seed)
+    if not 0 <= number < 2**64:
+        raise ValueError(f"seed must be an int from 0 to 2**64 - 1{others}, got {number}")
+    return number
+
+
+def as_bool(flag: object, name: str) -> bool:
+    """True or False, of Python's or NumPy's."""
+    if not isinstance(flag, bool | np.bool_):
+        raise TypeError(f"{name} must be a bool, True or False, got {flag!r}")
+    return bool(flag)
+
+
+def as_real(number: object, name: str, accepted: str = "a real number") -> float:
+    """A real number as a float; an int of hundreds of digits is inf."""
+    if not is_real(number):
+        raise TypeError(f"{name} must be {accepted}, got {number!r}")
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if operator.gt(number, 0) else -math.inf
+
+
+def as_fraction(number: object, name: str) -> float:
+    """A real number from 0 to 1."""
+    if type(number) is float and 0.0 <= number <= 1.0:
+        return number
+    fraction = as_real(number, name)
+    if not 0.0 <= fraction <= 1.0:
+        raise ValueError(f"{name} must lie in 0..1, got {number!r}")
+    return fraction
+
+
+as_smoothing = functools.partial(as_fraction, name="label_smoothing")
 
 
 def is_probabilities(targets: object, shape: tuple[int, ...]) -> bool:
     """Are these targets probabilities (floats), and not labels (integers, of this shape)?"""
-    array, _ = split_mask(targets, "targets")
+    array = targets if type(targets) is np.ndarray else split_mask(targets, "targets")[0]
     return array.dtype.kind in "fV" and not (array.size == 0 and array.shape == shape)
 
 
-def as_probabilities(targets: object, rows: Rows, ignore_index: object = None) -> Array:
+def as_probabilities(targets: object, plan: RowPlan, ignore_index: object = None) -> Array:
     """Probabilities in the shape of x: no number below 0, and rows that add up to 1."""
     array = as_array(targets, "targets")
     if ignore_index is not None:
         raise ValueError("ignore_index needs targets that are class numbers, got probabilities")
-    if array.shape != rows.shape:
+    if array.shape != plan.shape:
         raise ValueError(
             f"targets of floats are probabilities and must have the shape of the logits, "
-            f"{rows.shape}, got {array.shape}; class numbers are given as integers"
+            f"{plan.shape}, got {array.shape}; class numbers are given as integers"
         )
-    found = _wrong_probabilities(array, rows, DIGITS.get(array.dtype.name, 53))
-    if found:
-        found = _wrong_probabilities(array, rows, _digits_of(array))
-    if found:
-        row, wrong, number = min(found)
-        must = "be at least 0" if wrong == 1 else "add up to 1 over axis"
-        raise ValueError(f"targets that are probabilities must {must}, got {number} in row {row}")
-    if rows.count and not rows.classes:
-        raise ValueError("targets that are probabilities must add up to 1, got no classes")
+    check_probabilities(array, plan.axes, "targets that are probabilities")
     return array
 
 
-def _wrong_probabilities(array: Array, rows: Rows, digits: int) -> list[tuple[int, int, float]]:
-    """(row, what is wrong, the number) of rows that are not probabilities to half these digits."""
+def check_probabilities(p: Array, axis: Axis, name: str, hint: str = "") -> None:
+    """Raise unless each row of p is at least 0 and adds up to 1, within SUM_TOLERANCE.
+
+    Probabilities come rounded: to two or three digits in a file, to half precision in a model. A
+    sum over bfloat16 probabilities is off by up to 2^-9 = 0.002. Logits, counts and percentages
+    are off by far more than 0.01. One tolerance serves every function, whatever the float type.
+    """
     found: list[tuple[int, int, float]] = []
 
-    def visit(batch: Batch) -> None:
-        wrong, row, number = check_targets(batch.x, 2.0 ** (-(digits - 1) / 2))
+    def visit(block: Block) -> None:
+        wrong, row, number = check_targets(block.x, SUM_TOLERANCE)
         if wrong:
-            found.append((batch.numbers.start + row, wrong, number))
+            found.append((block.rows.start + row, wrong, number))
 
-    for_batches(Rows(array, tuple(rows.axes), 1.0, None), visit, compute_type(array.dtype))
-    return found
-
-
-def _digits_of(array: Array) -> int:
-    """The bits of the narrowest type that these numbers may have come from."""
-    narrow = array.astype(np.float32)
-    if not (array == narrow).all():
-        return 53
-    return 24 if (narrow.view(np.uint32) & 0xFFFF).any() else DIGITS["bfloat16"]
+    plan = RowPlan(p, axis, name=name)
+    plan.for_blocks(visit)
+    if found:
+        row, wrong, number = min(found)
+        must = "be at least 0" if wrong == 1 else "add up to 1 over axis"
+        raise ValueError(f"{name} must {must}, got {number} in row {row}{hint}")
+    if plan.count and not plan.classes:
+        raise ValueError(f"{name} must add up to 1, got no classes")
 
 
 def as_weight(weight: object, classes: int) -> Array:
@@ -185,22 +213,6 @@ def as_weight(weight: object, classes: int) -> Array:
     if not ((flat >= 0.0) & (flat < np.inf)).all():
         raise ValueError("weight must hold finite numbers of at least 0")
     return flat
-
-
-def as_real(number: object, name: str) -> float:
-    if isinstance(number, bool | np.bool_) or not isinstance(number, numbers.Real | np.number):
-        raise TypeError(f"{name} must be a real number, got {number!r}")
-    try:
-        return float(number)
-    except OverflowError:  # an int of hundreds of digits
-        return math.inf if operator.gt(number, 0) else -math.inf
-
-
-def as_smoothing(label_smoothing: object) -> float:
-    smoothing = as_real(label_smoothing, "label_smoothing")
-    if not 0.0 <= smoothing <= 1.0:
-        raise ValueError(f"label_smoothing must lie in 0..1, got {label_smoothing!r}")
-    return smoothing
 
 
 def as_gamma(gamma: object) -> float:
@@ -262,17 +274,17 @@ def reduce_values(
     return mean
 
 
-def settle_masked(values: Array, rows: Rows) -> None:
-    """A row with nothing allowed by `where` gives its target no probability."""
-    if rows.where is not None and rows.classes:
-        nothing = ~rows.view(rows.where).any(axis=-1).reshape(-1)
-        values[nothing & np.isnan(values)] = math.inf
+def fill_masked_rows(values: Array, plan: RowPlan, loss: float = math.inf) -> None:
+    """The loss of rows with nothing allowed by `where`: their target has no probability."""
+    empty_rows = plan.empty_rows
+    if empty_rows is not None:
+        values[empty_rows & np.isnan(values)] = loss
 
 
 def in_type(value: Any, dtype: np.dtype[Any]) -> Any:
     """A number, or an array of them, in the type that the logits came in."""
     array = np.asarray(value)
-    return give_back(array, array.shape, dtype, None)
+    return result_or_out(array, array.shape, dtype)
 
 
 def check_segments(ids: Array, entries: int, num_segments: object) -> tuple[Array, Array]:
@@ -285,9 +297,7 @@ def check_segments(ids: Array, entries: int, num_segments: object) -> tuple[Arra
             f"got {ids.shape}"
         )
     low, high = (int(ids.min()), int(ids.max())) if ids.size else (0, -1)
-    count = high + 1 if num_segments is None else as_integer(num_segments, "num_segments")
-    if num_segments is not None and count < 0:
-        raise ValueError(f"num_segments must be at least 0, got {num_segments}")
+    count = high + 1 if num_segments is None else as_integer(num_segments, "num_segments", 0)
     if low < 0:
         raise ValueError(f"segment_ids must be at least 0, got {low}")
     if high >= count:
@@ -308,7 +318,4 @@ def class_count(num_classes: object) -> int:
     """How many classes there are."""
     if num_classes is None:
         raise ValueError("num_classes must be given if targets are class numbers")
-    count = as_integer(num_classes, "num_classes")
-    if count < 1:
-        raise ValueError(f"num_classes must be at least 1, got {num_classes}")
-    return count
+    return as_integer(num_classes, "num_classes", 1)

@@ -1,129 +1,363 @@
-"""Some rows at a time to a kernel that reads and writes several arrays.
+"""The row plan: an array of any layout as contiguous blocks of rows, and results back into it.
 
-Losses and derivatives read logits beside a second array of their shape (probabilities, a
-direction), and write results for each entry beside numbers for each row. As in `_dispatch`, a
-contiguous array is passed on as it is, and anything else goes through a small contiguous buffer.
+A contiguous float32 or float64 array with its classes last goes to the kernels as it is. Anything
+else is staged: a block of rows at a time is copied into a small contiguous buffer, computed there
+and written back, so that a mask, a stride or a half-precision type costs a little time and next to
+no memory. Every function over rows uses this one loop.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hotmax._core import threads
-from hotmax._core.arrays import Array, Rows
+from hotmax._core.arrays import (
+    FLOAT32,
+    FLOAT64,
+    Array,
+    Axis,
+    as_temperature,
+    broadcast_mask,
+    compute_type,
+    is_small_int,
+    normalize_axes,
+    result_type,
+    split_mask,
+    unlocked,
+)
 from hotmax._core.conversion import put
-from hotmax._core.dispatch import STEP, for_stages, is_beside, pieces, range_of
-from hotmax._kernels.simd.staging import turned
+from hotmax._core.workspace import borrow, release
+from hotmax._kernels.simd.memory import LINE_BYTES
+from hotmax._kernels.simd.staging import hide, turned as transpose_into
+from hotmax._kernels.softmax.lanes import LANES
+from hotmax._kernels.softmax.short import SHORT
+
+STEP = 1 << 18  # entries that one range of rows holds at least: some 150 microseconds of work
+STAGE = 1 << 17  # entries of a staging buffer
+COLUMNS = 3 << 18  # bytes of it, if rows lie side by side: the wider, the fewer visits
+LONG = 1 << 20  # classes from which staged rows go one at a time, each shared among threads
+STREAM = 1 << 23  # bytes from which a result is written past the caches
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Some rows: what a kernel reads and writes, all contiguous."""
+class Block(NamedTuple):
+    """Some rows: what a kernel reads and writes, all contiguous and of one type."""
 
     x: Array  # (rows, classes)
     others: tuple[Array, ...]  # further inputs of the same shape
     outs: tuple[Array, ...]  # results for each entry
-    numbers: slice  # which of all rows these are
-    temperature: Array  # one for all, or one for each row
+    rows: slice  # which rows of the plan these are
+    temperatures: Array  # one for all, or one for each row
+    present: Array | None  # with a mask: which rows have a class that is allowed
 
 
-def for_batches(
-    rows: Rows,
-    visit: Callable[[Batch], None],
-    kind: np.dtype[Any],
-    others: Sequence[Array] = (),
-    outs: Sequence[Array] = (),
-) -> None:
-    """Call visit(batch) until all rows are done, over threads; arrays in it are of type `kind`.
+class RowPlan:
+    """x as (outer, inner, classes), with its mask and one temperature for each row.
 
-    A class that `where` excludes is -inf in the batch (inf, where T < 0), and 0 in every result.
+    Attributes:
+        x: The values, never written to.
+        axes: The axes of the classes, sorted and not negative.
+        classes, count: How many classes a row has, and how many rows there are.
+        row_shape: The shape of one number for each row; reduced_shape has 1 along the axes too.
+        dtype, compute_dtype: The type of results, and the one that kernels compute in.
+        temperatures: float64, one for all rows or one for each.
+        where: Bools in the shape of x, or None.
+        is_direct: May the kernels read x as it lies?
     """
-    if rows.count == 0 or rows.classes == 0:
-        return
-    arrays = [rows.x, *others, *outs]
-    if rows.is_direct() and all(
-        a.dtype == kind and a.flags.c_contiguous and a.flags.aligned for a in arrays
-    ):
-        _direct(rows, visit, others, outs)
-    else:
-        _staged(rows, visit, kind, others, outs)
 
-
-def _direct(
-    rows: Rows, visit: Callable[[Batch], None], others: Sequence[Array], outs: Sequence[Array]
-) -> None:
-    shape, heat = (rows.count, rows.classes), rows.temperature
-    x2 = rows.x.reshape(shape)
-    others2, outs2 = ([a.reshape(shape) for a in group] for group in (others, outs))
-
-    def work(start: int, stop: int) -> None:
-        these = slice(start, stop)
-        visit(
-            Batch(
-                x2[these],
-                tuple(a[these] for a in others2),
-                tuple(a[these] for a in outs2),
-                these,
-                heat if heat.size == 1 else heat[these],
-            )
+    def __init__(
+        self,
+        x: object,
+        axis: Axis,
+        temperature: object = 1.0,
+        where: object = None,
+        name: str = "x",
+    ) -> None:
+        values, present = split_mask(x, name)
+        self.x = values if values.flags.writeable else unlocked(values)
+        self.shape = shape = values.shape
+        self.axes = axes = normalize_axes(axis, len(shape))
+        self.row_shape = tuple(n for a, n in enumerate(shape) if a not in axes)
+        self.reduced_shape = tuple(1 if a in axes else n for a, n in enumerate(shape))
+        self.classes = math.prod(shape[a] for a in axes)
+        self.count = math.prod(self.row_shape)
+        is_float = values.dtype == FLOAT32 or values.dtype == FLOAT64
+        self.dtype = values.dtype if is_float else result_type(values.dtype)
+        self.compute_dtype = self.dtype if is_float else compute_type(values.dtype)
+        if type(temperature) is float and temperature == temperature:
+            self.temperatures = np.array([temperature])
+        else:
+            self.temperatures = self._per_row(as_temperature(temperature))
+        self.where = None if where is None else broadcast_mask(where, shape)
+        flags = values.flags
+        self.is_direct = (
+            where is None
+            and is_float
+            and flags.c_contiguous
+            and flags.aligned
+            and axes == tuple(range(len(shape) - len(axes), len(shape)))
         )
+        if present is not None:
+            self.exclude(present)
 
-    if x2.size <= STEP:
-        work(0, rows.count)
-    else:
-        threads.for_ranges(work, rows.count, range_of(*shape))
+    def exclude(self, present: Array) -> None:
+        """Leave out the classes where `present`, in the shape of x, is False."""
+        self.where = present if self.where is None else present & self.where
+        self.is_direct = False
+
+    def _per_row(self, temperature: Array) -> Array:
+        if temperature.size == 1 and temperature.ndim <= self.x.ndim:
+            return unlocked(temperature.reshape(1))
+        try:
+            broadcast = np.broadcast_to(temperature, self.reduced_shape)
+        except ValueError:
+            raise ValueError(
+                f"temperature must be a number or broadcast to {self.reduced_shape} (the shape of "
+                f"x with 1 along axis), got shape {temperature.shape}"
+            ) from None
+        return unlocked(np.ascontiguousarray(self.grid(broadcast, 1)).reshape(-1))
+
+    def grid(self, array: Array, classes: int | None = None) -> Array:
+        """`array` as (outer, inner, classes): no copy of a contiguous array if the axes adjoin.
+
+        classes: 1 for an array of length 1 along each axis.
+        """
+        size = self.classes if classes is None else classes
+        first, last = (self.axes[0], self.axes[-1]) if self.axes else (0, -1)
+        if last - first + 1 == len(self.axes):
+            outer, inner = math.prod(array.shape[:first]), math.prod(array.shape[last + 1 :])
+            return array.reshape(outer, size, inner).transpose(0, 2, 1)
+        return self.classes_last(array).reshape(1, self.count, size)
+
+    def matrix(self, array: Array) -> Array:
+        """`array` as (rows, classes): a copy unless the classes lie last."""
+        return self.grid(array).reshape(self.count, self.classes)
+
+    def classes_last(self, array: Array) -> Array:
+        """A view of `array` with the axes of the classes last."""
+        others = [a for a in range(array.ndim) if a not in self.axes]
+        return array.transpose(*others, *self.axes)
+
+    def write_back(self, rows: Array, target: Array) -> None:
+        """target[...] = rows, which are in the order of the plan; the target is shaped like x."""
+        view = self.classes_last(target)
+        view[...] = rows.reshape(view.shape)
+
+    @property
+    def empty_rows(self) -> Array | None:
+        """Which rows have no class that `where` allows; None without a mask or without classes."""
+        if self.where is None or not self.classes:
+            return None
+        empty: Array = ~self.grid(self.where).any(axis=-1).reshape(-1)
+        return empty
+
+    def for_blocks(
+        self,
+        visit: Callable[[Block], None],
+        dtype: np.dtype[Any] | None = None,
+        others: Sequence[Array] = (),
+        outs: Sequence[Array] = (),
+        least: int = 1,
+    ) -> None:
+        """Call visit(block) until all rows are done, over threads.
+
+        A class that `where` excludes is -inf in the block (inf, where T < 0), and 0 in every
+        result.
+
+        Args:
+            visit: Computes one block.
+            dtype: The type of all arrays in a block; None for compute_dtype.
+            others, outs: Arrays in the shape of x, that are read and written beside it.
+            least: Long rows that a block holds at least, if they share scratch memory.
+        """
+        if self.count == 0 or self.classes == 0:
+            return
+        kind = dtype or self.compute_dtype
+        if not self.is_direct or not all(
+            a.dtype == kind and a.flags.c_contiguous and a.flags.aligned
+            for a in (self.x, *others, *outs)
+        ):
+            Staging(self, visit, kind, others, outs, fill=0.0).run()
+            return
+        shape = (self.count, self.classes)
+        x2 = self.x.reshape(shape)
+        others2 = [unlocked(a).reshape(shape) for a in others]
+        outs2 = [a.reshape(shape) for a in outs]
+
+        if x2.size <= STEP:
+            rows = slice(0, self.count)
+            visit(Block(x2, tuple(others2), tuple(outs2), rows, self.temperatures, None))
+            return
+
+        def work(start: int, stop: int) -> None:
+            rows = slice(start, stop)
+            temperatures = self.temperatures
+            if temperatures.size > 1:
+                temperatures = temperatures[rows]
+            inputs, results = tuple(a[rows] for a in others2), tuple(a[rows] for a in outs2)
+            visit(Block(x2[rows], inputs, results, rows, temperatures, None))
+
+        step = max(rows_in_range(*shape), min(self.count // 8, least))
+        threads.for_ranges(work, self.count, step)
 
 
-def _staged(
-    rows: Rows,
-    visit: Callable[[Batch], None],
-    kind: np.dtype[Any],
-    others: Sequence[Array],
-    outs: Sequence[Array],
-) -> None:
-    heat, where3 = rows.temperature, rows.mask_view()
-    x3, others3, outs3 = ([rows.view(a) for a in group] for group in ([rows.x], others, outs))
+class Staging:
+    """The rows of a plan through small contiguous buffers, some at a time, over threads.
 
-    def work(start: int, stop: int) -> None:
-        for outer, part, numbers in pieces(start, stop, x3[0].shape[1]):
-            stage((outer, part), numbers, heat if heat.size == 1 else heat[numbers])
+    fill: What results hold where the mask excludes a class; None for what `visit` computes.
+    in_place: There is one result, and it is computed in the buffer of x.
+    """
 
-    def stage(place: tuple[int, slice], numbers: slice, temperature: Array) -> None:
-        x = _fetch(x3[0][place], kind)
-        if where3 is not None:  # a masked entry becomes one that is not there
-            absent = np.where(np.signbit(temperature), np.inf, -np.inf)[:, None]
-            np.copyto(x, absent, where=~where3[place], casting="same_kind")
-        results = tuple(np.empty(x.shape, kind) for _ in outs3)
-        visit(
-            Batch(x, tuple(_fetch(a[place], kind) for a in others3), results, numbers, temperature)
+    def __init__(
+        self,
+        plan: RowPlan,
+        visit: Callable[[Block], None],
+        dtype: np.dtype[Any],
+        others: Sequence[Array] = (),
+        outs: Sequence[Array] = (),
+        *,
+        fill: float | None,
+        in_place: bool = False,
+    ) -> None:
+        self.plan, self.visit, self.dtype = plan, visit, dtype
+        self.targets, self.fill, self.in_place = outs, fill, in_place
+        self.columns: Callable[[Array, Array], bool] | None = None
+        self.x, self.where = (
+            plan.grid(plan.x),
+            None if plan.where is None else plan.grid(plan.where),
         )
-        for result, out3 in zip(results, outs3, strict=True):
-            if where3 is not None:
-                result[~where3[place]] = 0.0
-            _store(result, out3[place])
+        self.others, self.outs = [plan.grid(a) for a in others], [plan.grid(a) for a in outs]
+        if self.x.shape[1] == 1:  # all rows as one piece, instead of one piece for each
+            self.x = self.x.swapaxes(0, 1)
+            self.where = None if self.where is None else self.where.swapaxes(0, 1)
+            self.others = [a.swapaxes(0, 1) for a in self.others]
+            self.outs = [a.swapaxes(0, 1) for a in self.outs]
+        self.transposed = self.x.dtype == dtype and lies_side_by_side(self.x)
+        entries = COLUMNS // dtype.itemsize if self.transposed else STAGE
+        self.step = max(entries // max(plan.classes, 1), 1)
+        self.range_step = self.step
+        self.streamed = bool(outs) and outs[0].nbytes >= STREAM
 
-    for_stages(work, rows)
-    for out3, out in zip(outs3, outs, strict=True):
-        if not np.may_share_memory(out3, out):  # axes that lie apart: the view was a copy
-            turned = rows.turn(out)
-            turned[...] = out3.reshape(turned.shape)
+    def try_columns(self, columns: Callable[[Array, Array], bool], step: int) -> None:
+        """Call columns(x, out) first, on (classes, rows) as they lie, a multiple of `step` rows.
+
+        It returns False, with nothing done, where it cannot compute them.
+        """
+        self.columns = columns
+        self.range_step = max(step, self.step // step * step)
+
+    def run(self) -> None:
+        plan = self.plan
+        if plan.classes >= LONG:
+            for r in range(plan.count):
+                self.work(r, r + 1)
+        else:
+            threads.for_ranges(self.work, plan.count, self.range_step)
+        for out, target in zip(self.outs, self.targets, strict=True):
+            if not np.may_share_memory(out, target):  # axes that do not adjoin: the grid is a copy
+                plan.write_back(out, target)
+
+    def work(self, start: int, stop: int) -> None:
+        """Rows start..stop, in pieces that do not cross from one outer to the next."""
+        inner = self.x.shape[1]
+        while start < stop:
+            outer, first = divmod(start, inner)
+            last = min(first + stop - start, inner)
+            start += last - first
+            if self.columns is not None and self.columns(
+                self.x[outer, first:last].T, self.outs[0][outer, first:last].T
+            ):
+                continue
+            for begin in range(first, last, self.step):
+                end = min(begin + self.step, last)
+                rows = slice(outer * inner + begin, outer * inner + end)
+                self.stage((outer, slice(begin, end)), rows)
+
+    def stage(self, index: tuple[int, slice], rows: slice) -> None:
+        """One block: gathered, masked, computed and written back."""
+        source, temperatures = self.x[index], self.plan.temperatures
+        if temperatures.size > 1:
+            temperatures = temperatures[rows]
+        buffer = borrow("stage", source.size, self.dtype).reshape(source.shape)
+        if self.transposed:
+            transpose_into(source.T, buffer, False)
+        else:
+            put(source, buffer)
+        present = None
+        if self.where is not None:
+            mask, present = np.ascontiguousarray(self.where[index]), np.empty(len(buffer), np.bool_)
+            absent = np.where(np.signbit(temperatures), np.inf, -np.inf).astype(self.dtype)
+            hide(buffer, mask, absent, present)
+        others = tuple(load(a[index], np.empty(source.shape, self.dtype)) for a in self.others)
+        if self.in_place:
+            results: tuple[Array, ...] = (buffer,)
+        else:
+            results = tuple(np.empty(source.shape, self.dtype) for _ in self.outs)
+        self.visit(Block(buffer, others, results, rows, temperatures, present))
+        for result, out in zip(results, self.outs, strict=True):
+            if self.where is not None and self.fill is not None:
+                result[~mask] = self.fill
+            store(result, out[index], self.streamed)
+        release("stage", buffer)
 
 
-def _fetch(source: Array, kind: np.dtype[Any]) -> Array:
-    buffer = np.empty(source.shape, kind)
-    if source.dtype == kind and is_beside(source):
-        turned(source.T, buffer, False)
+def lies_side_by_side(array: Array) -> bool:
+    """Rows side by side in memory, their classes apart?"""
+    return array.shape[-2] > 1 and array.strides[-2] == array.itemsize
+
+
+def starts_at_lines(array: Array) -> bool:
+    """Does each row begin at a cache line?"""
+    return array.ctypes.data % LINE_BYTES == 0 and array.strides[0] % LINE_BYTES == 0
+
+
+def load(source: Array, buffer: Array) -> Array:
+    """buffer[...] = source, of another type or layout."""
+    if source.dtype == buffer.dtype and lies_side_by_side(source):
+        transpose_into(source.T, buffer, False)
     else:
         put(source, buffer)
     return buffer
 
 
-def _store(result: Array, target: Array) -> None:
-    if target.dtype == result.dtype and is_beside(target):
-        turned(result, target.T, False)
+def store(result: Array, target: Array, streamed: bool) -> None:
+    """target[...] = result; past the caches if it is streamed and the layout allows it."""
+    if target.dtype == result.dtype and lies_side_by_side(target):
+        transpose_into(result, target.T, streamed and starts_at_lines(target.T))
     else:
         put(result, target)
+
+
+def rows_in_range(rows: int, classes: int) -> int:
+    """Rows in one range: enough to be worth a thread, few enough to balance and to interrupt."""
+    step = max(STEP // classes, min(rows // 32, 8 * STEP // classes), 1)
+    return -(-step // LANES) * LANES if classes <= SHORT else step
+
+
+def contiguous_rows(
+    x: object, axis: Axis, temperature: object, where: object
+) -> tuple[Array, Array] | None:
+    """(x as rows, temperature) if the kernels can read x as it lies, without a further look.
+
+    This is the everyday call: a contiguous float array, its last axis, one temperature, no mask.
+    """
+    if (
+        type(x) is not np.ndarray
+        or where is not None
+        or type(axis) is not int
+        or axis != -1
+        or (type(temperature) is not float and not is_small_int(temperature))
+        or temperature != temperature
+        or (x.dtype is not FLOAT32 and x.dtype is not FLOAT64)
+        or x.size == 0
+        or x.ndim == 0
+    ):
+        return None
+    flags = x.flags
+    if not (flags.c_contiguous and flags.aligned):
+        return None
+    source = x if flags.writeable else unlocked(x)
+    return source.reshape(-1, x.shape[-1]), np.array([temperature], np.float64)

@@ -9,21 +9,25 @@ from __future__ import annotations
 import _thread
 import contextlib
 import itertools
+import operator
 import os
 import queue
 import threading
 import time
 from collections.abc import Callable
 
+from hotmax._core.arrays import is_integer
+
 VARIABLE = "HOTMAX_NUM_THREADS"
 
 
 def _check(count: object, name: str) -> int:
-    if isinstance(count, bool) or not isinstance(count, int):
+    if not is_integer(count):
         raise TypeError(f"{name} must be an int, got {count!r}")
-    if count < 1:
-        raise ValueError(f"{name} must be at least 1, got {count}")
-    return count
+    number = operator.index(count)
+    if number < 1:
+        raise ValueError(f"{name} must be at least 1, got {number}")
+    return number
 
 
 def _default() -> int:
@@ -198,6 +202,10 @@ def together(work: Callable[[], bool], most: int) -> None:
 
 def for_ranges(work: Callable[[int, int], None], total: int, step: int) -> None:
     """Call work(start, stop) for consecutive ranges of up to `step`, in any order, over threads."""
+    if total <= step:
+        if total:
+            work(0, total)
+        return
     starts = itertools.count(0, step)
 
     def one() -> bool:

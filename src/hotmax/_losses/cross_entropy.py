@@ -7,25 +7,24 @@ from typing import Any
 import numpy as np
 
 from hotmax._backends.operation import LABELS, NATIVE, dispatch, operation
-from hotmax._core.arrays import FLOAT32, FLOAT64, Array, Axis, Rows, compute_type, fill_masked
+from hotmax._core.arrays import FLOAT32, FLOAT64, Array, Axis, compute_type, fill_masked
 from hotmax._core.checks import (
-    as_labels,
+    as_class_numbers,
     as_probabilities,
     as_smoothing,
     as_weight,
     check_reduction,
+    fill_masked_rows,
     in_type,
     is_probabilities,
-    label_count,
-    logits_rows,
     reduce_values,
     scale_of_gradient,
-    settle_masked,
     weights_in_range,
 )
-from hotmax._core.rows import Batch, for_batches
+from hotmax._core.rows import Block, RowPlan
 from hotmax._core.workspace import borrow, release
 from hotmax._kernels.losses.cross_entropy import label_rows
+from hotmax._kernels.losses.labels import count_labels
 from hotmax._kernels.losses.lanes import label_lanes
 from hotmax._kernels.losses.short import label_short
 from hotmax._kernels.losses.targets import target_rows
@@ -33,13 +32,6 @@ from hotmax._kernels.softmax.lanes import LANES
 from hotmax._kernels.softmax.overlapped import KEEP
 from hotmax._kernels.softmax.short import SHORT
 from hotmax._losses import generic
-
-
-def _room(x: Array) -> Array | None:
-    """Where the exponentials of a long float32 row are kept; None for other rows."""
-    if x.dtype != FLOAT32 or x.shape[1] <= SHORT:
-        return None
-    return borrow("exps", min(x.shape[1], KEEP))
 
 
 def label_losses(
@@ -53,21 +45,22 @@ def label_losses(
     temperature: Array,
 ) -> None:
     """The losses of contiguous rows, in the calling thread; grads without rows are not wanted."""
-    exps = _room(x)
-    options = (weights, smoothing, scale, values, grads, temperature)
-    if x.shape[1] <= SHORT and x.dtype == FLOAT32:
+    classes, options = x.shape[1], (weights, smoothing, scale, values, grads, temperature)
+    if x.dtype == FLOAT32 and classes <= SHORT:
         label_short(x, labels, *options)
-    elif x.shape[1] <= SHORT:
-        label_lanes(x, labels, *options, np.empty(x.shape[1] * LANES))
-    else:
+    elif classes <= SHORT:
+        label_lanes(x, labels, *options, np.empty(classes * LANES))
+    elif x.dtype == FLOAT32:
+        exps = borrow("exps", min(classes, KEEP))
         label_rows(x, labels, *options, exps)
-    if exps is not None:
         release("exps", exps)
+    else:
+        label_rows(x, labels, *options, None)
 
 
 def target_losses(
     x: Array,
-    chances: Array,
+    targets: Array,
     weights: Array,
     smoothing: float,
     scale: float,
@@ -76,14 +69,17 @@ def target_losses(
     temperature: Array,
 ) -> None:
     """The same against rows of probabilities, of the type of x."""
-    exps = _room(x)
-    target_rows(x, chances, weights, smoothing, scale, values, grads, temperature, exps)
-    if exps is not None:
+    options = (weights, smoothing, scale, values, grads, temperature)
+    if x.dtype == FLOAT32 and x.shape[1] > SHORT:
+        exps = borrow("exps", min(x.shape[1], KEEP))
+        target_rows(x, targets, *options, exps)
         release("exps", exps)
+    else:
+        target_rows(x, targets, *options, None)
 
 
 def _cross_entropy(
-    rows: Rows,
+    plan: RowPlan,
     targets: object,
     weight: object,
     label_smoothing: object,
@@ -95,38 +91,38 @@ def _cross_entropy(
     """(the loss in float64, its gradient in the type of the logits unless told)."""
     check_reduction(reduction)
     smoothing = as_smoothing(label_smoothing)
-    weights = as_weight(weight, rows.classes)
-    soft = is_probabilities(targets, rows.shape_of_numbers(False))
-    kind = compute_type(rows.x.dtype)
+    weights = np.empty(0) if weight is None else as_weight(weight, plan.classes)
+    soft = is_probabilities(targets, plan.row_shape)
+    kind = plan.compute_dtype
     if soft:
-        chances = as_probabilities(targets, rows, ignore_index)
-        kind = max(kind, compute_type(chances.dtype), key=lambda k: k.itemsize)
-        count = (float(rows.count), 0.0)
+        probabilities = as_probabilities(targets, plan, ignore_index)
+        kind = max(kind, compute_type(probabilities.dtype), key=lambda k: k.itemsize)
+        count = (float(plan.count), 0.0)
     else:
-        labels = as_labels(targets, rows, ignore_index)
-        weights = weights_in_range(weights, labels, reduction)
-        count = label_count(labels, weights)
+        labels = as_class_numbers(targets, plan.row_shape, plan.classes, ignore_index)
+        if weights.size:
+            weights = weights_in_range(weights, labels, reduction)
+        count = count_labels(labels, weights)
     if (smoothing or soft) and not weights.size:
-        weights = np.ones(rows.classes)
+        weights = np.ones(plan.classes)
     scale = scale_of_gradient(reduction, count[0])
-    values = np.zeros(rows.count)
-    gradient = np.empty(rows.shape, gradient_type or rows.dtype) if return_grad else None
-    none = np.empty((0, rows.classes), kind)
+    values = np.zeros(plan.count)
+    gradient = np.empty(plan.shape, gradient_type or plan.dtype) if return_grad else None
+    none = np.empty((0, plan.classes), kind)
 
-    def visit(batch: Batch) -> None:
-        grads = batch.outs[0] if batch.outs else none
-        part = values[batch.numbers]
+    def visit(block: Block) -> None:
+        grads = block.outs[0] if block.outs else none
+        options = (weights, smoothing, scale, values[block.rows], grads, block.temperatures)
         if soft:
-            options = (weights, smoothing, scale, part, grads, batch.temperature)
-            target_losses(batch.x, batch.others[0], *options)
+            target_losses(block.x, block.others[0], *options)
         else:
-            some = labels[batch.numbers]
-            label_losses(batch.x, some, weights, smoothing, scale, part, grads, batch.temperature)
+            label_losses(block.x, labels[block.rows], *options)
 
-    others = (chances,) if soft else ()
-    for_batches(rows, visit, kind, others, () if gradient is None else (gradient,))
-    settle_masked(values, rows)
-    return reduce_values(values, reduction, count, rows.shape_of_numbers(False)), gradient
+    others = (probabilities,) if soft else ()
+    plan.for_blocks(visit, kind, others, () if gradient is None else (gradient,))
+    if plan.where is not None:
+        fill_masked_rows(values, plan)
+    return reduce_values(values, reduction, count, plan.row_shape), gradient
 
 
 def float64_losses(
@@ -140,9 +136,9 @@ def float64_losses(
     ignore_index: int | None = None,
 ) -> Array:
     """The cross entropy of each row, as it is before it is rounded to the type of the logits."""
-    rows = logits_rows(logits, axis, temperature, where)
+    plan = RowPlan(logits, axis, temperature, where, "logits")
     losses: Array = _cross_entropy(
-        rows, targets, weight, label_smoothing, ignore_index, "none", False
+        plan, targets, weight, label_smoothing, ignore_index, "none", False
     )[0]
     return losses
 
@@ -196,11 +192,11 @@ def cross_entropy(
     """
     if type(logits) not in NATIVE:
         return dispatch(cross_entropy, locals())
-    rows = logits_rows(logits, axis, temperature, where)
+    plan = RowPlan(logits, axis, temperature, where, "logits")
     value, gradient = _cross_entropy(
-        rows, targets, weight, label_smoothing, ignore_index, reduction, return_grad
+        plan, targets, weight, label_smoothing, ignore_index, reduction, return_grad
     )
-    value = in_type(value, rows.dtype)
+    value = in_type(value, plan.dtype)
     return (value, gradient) if return_grad else value
 
 
@@ -234,23 +230,23 @@ def perplexity(
     """
     if type(logits) not in NATIVE:
         return dispatch(perplexity, locals())
-    rows = logits_rows(logits, axis, temperature, where)
-    wide = compute_type(rows.dtype)  # rounded once, after the product
+    plan = RowPlan(logits, axis, temperature, where, "logits")
+    gradient_type = plan.compute_dtype  # rounded once, after the product
     value, gradient = _cross_entropy(
-        rows, targets, None, 0.0, ignore_index, "mean", return_grad, wide
+        plan, targets, None, 0.0, ignore_index, "mean", return_grad, gradient_type
     )
     loss = value
     with np.errstate(over="ignore"):
         value = np.exp(loss)
     if gradient is None:
-        return in_type(value, rows.dtype)
+        return in_type(value, plan.dtype)
     with np.errstate(all="ignore"):
         if value == np.inf:  # a small derivative times exp(loss) may be a number; one of 0 stays 0
             powers = np.exp(np.log(np.abs(gradient.astype(FLOAT64))) + loss)
             product = np.where(gradient == 0.0, 0.0, np.copysign(powers, gradient))
         else:
             product = gradient * value
-        return in_type(value, rows.dtype), product.astype(rows.dtype, copy=False)
+        return in_type(value, plan.dtype), product.astype(plan.dtype, copy=False)
 
 
 @operation(LABELS, generic.nll_loss, differentiable=("log_probabilities",))
@@ -283,29 +279,28 @@ def nll_loss(
     if type(log_probabilities) not in NATIVE:
         return dispatch(nll_loss, locals())
     logs = fill_masked(log_probabilities, "log_probabilities", -np.inf)
-    rows = logits_rows(logs, axis, 1.0, None, "log_probabilities")
+    plan = RowPlan(logs, axis, name="log_probabilities")
     check_reduction(reduction)
-    weights = as_weight(weight, rows.classes)
-    labels = as_labels(targets, rows, ignore_index)
+    weights = as_weight(weight, plan.classes)
+    labels = as_class_numbers(targets, plan.row_shape, plan.classes, ignore_index)
     weights = weights_in_range(weights, labels, reduction)
-    count = label_count(labels, weights)
+    count = count_labels(labels, weights)
     scale = scale_of_gradient(reduction, count[0])
     counted = labels >= 0
     factors = np.where(counted, weights[labels] if weights.size else 1.0, 0.0)
-    x3 = rows.view(rows.x)
-    places = (*np.divmod(np.arange(rows.count), max(x3.shape[1], 1)), np.maximum(labels, 0))
-    values = np.zeros(rows.count)
-    if rows.classes:
-        np.multiply(-x3[places].astype(FLOAT64), factors, out=values, where=factors > 0.0)
-    value = reduce_values(values, reduction, count, rows.shape_of_numbers(False))
-    value = in_type(value, rows.dtype)
+    x3 = plan.grid(plan.x)
+    positions = (*np.divmod(np.arange(plan.count), max(x3.shape[1], 1)), np.maximum(labels, 0))
+    values = np.zeros(plan.count)
+    if plan.classes:
+        np.multiply(-x3[positions].astype(FLOAT64), factors, out=values, where=factors > 0.0)
+    value = reduce_values(values, reduction, count, plan.row_shape)
+    value = in_type(value, plan.dtype)
     if not return_grad:
         return value
-    gradient3 = np.zeros(x3.shape, rows.dtype)
-    if rows.classes:
+    gradient3 = np.zeros(x3.shape, plan.dtype)
+    if plan.classes:
         with np.errstate(all="ignore"):
-            gradient3[places] = -factors * scale
-    gradient = np.empty(rows.shape, rows.dtype)
-    turned = rows.turn(gradient)
-    turned[...] = gradient3.reshape(turned.shape)
+            gradient3[positions] = -factors * scale
+    gradient = np.empty(plan.shape, plan.dtype)
+    plan.write_back(gradient3, gradient)
     return value, gradient

@@ -7,39 +7,39 @@ from typing import Any
 import numpy as np
 
 from hotmax._backends.operation import EVERYWHERE, NATIVE, dispatch, operation
-from hotmax._core.arrays import FLOAT64, Array, Axis, Rows, split_mask
+from hotmax._core.arrays import FLOAT64, Array, Axis, split_mask
 from hotmax._core.checks import (
     check_reduction,
     in_type,
-    logits_rows,
     reduce_values,
     scale_of_gradient,
 )
-from hotmax._core.rows import Batch, for_batches
+from hotmax._core.rows import Block, RowPlan
 from hotmax._kernels.losses.divergence import distillation_rows, divergence_rows
 from hotmax._losses import generic_divergences
 
 
-def _beside(second: object, name: str, rows: Rows, first_name: str) -> Array:
+def _second_logits(second: object, name: str, plan: RowPlan, first_name: str) -> Array:
     """The other logits, absent where `where` says so; what is masked in them is absent in both."""
     array, present = split_mask(second, name)
-    if array.shape != rows.shape:
+    if array.shape != plan.shape:
         raise ValueError(
-            f"{first_name} and {name} must have one shape, got {rows.shape} and {array.shape}"
+            f"{first_name} and {name} must have one shape, got {plan.shape} and {array.shape}"
         )
     if present is not None:
-        rows.where = present if rows.where is None else present & rows.where
-    if rows.where is None:
+        plan.exclude(present)
+    if plan.where is None:
         return array
-    heat = rows.temperature
-    cold = np.signbit(heat[0] if heat.size == 1 else heat.reshape(rows.reduced_shape))
-    return np.where(rows.where, array, np.where(cold, np.inf, -np.inf))
+    t = plan.temperatures
+    negative = np.signbit(t[0] if t.size == 1 else t.reshape(plan.reduced_shape))
+    return np.where(plan.where, array, np.where(negative, np.inf, -np.inf))
 
 
-def _settle(values: Array, rows: Rows) -> None:
+def _fill_masked_rows(values: Array, plan: RowPlan) -> None:
     """Two rows with nothing allowed by `where` do not differ."""
-    if rows.where is not None and rows.classes:
-        values[~rows.view(rows.where).any(axis=-1).reshape(-1)] = 0.0
+    empty_rows = plan.empty_rows
+    if empty_rows is not None:
+        values[empty_rows] = 0.0
 
 
 @operation(EVERYWHERE, generic_divergences.kl_divergence, differentiable=("logits_p", "logits_q"))
@@ -79,24 +79,24 @@ def kl_divergence(
     if type(logits_p) not in NATIVE:
         return dispatch(kl_divergence, locals())
     check_reduction(reduction)
-    rows = logits_rows(logits_p, axis, temperature, where, "logits_p")
-    other = _beside(logits_q, "logits_q", rows, "logits_p")
-    count = (float(rows.count), 0.0)
+    plan = RowPlan(logits_p, axis, temperature, where, "logits_p")
+    other = _second_logits(logits_q, "logits_q", plan, "logits_p")
+    count = (float(plan.count), 0.0)
     scale = scale_of_gradient(reduction, count[0])
-    values = np.zeros(rows.count)
-    gradients = tuple(np.empty(rows.shape, rows.dtype) for _ in range(2 if return_grad else 0))
-    none = np.empty((0, rows.classes))
+    values = np.zeros(plan.count)
+    gradients = tuple(np.empty(plan.shape, plan.dtype) for _ in range(2 if return_grad else 0))
+    none = np.empty((0, plan.classes))
 
-    def visit(batch: Batch) -> None:
-        grads = batch.outs or (none, none)
+    def visit(block: Block) -> None:
+        grads = block.outs or (none, none)
         divergence_rows(
-            batch.x, *batch.others, scale, values[batch.numbers], *grads, batch.temperature
+            block.x, *block.others, scale, values[block.rows], *grads, block.temperatures
         )
 
-    for_batches(rows, visit, FLOAT64, (other,), gradients)
-    _settle(values, rows)
-    value = reduce_values(values, reduction, count, rows.shape_of_numbers(False))
-    value = in_type(value, rows.dtype)
+    plan.for_blocks(visit, FLOAT64, (other,), gradients)
+    _fill_masked_rows(values, plan)
+    value = reduce_values(values, reduction, count, plan.row_shape)
+    value = in_type(value, plan.dtype)
     return (value, gradients) if return_grad else value
 
 
@@ -142,22 +142,22 @@ def distillation_loss(
     if type(student) not in NATIVE:
         return dispatch(distillation_loss, locals())
     check_reduction(reduction)
-    rows = logits_rows(student, axis, temperature, where, "student")
-    other = _beside(teacher, "teacher", rows, "student")
-    count = (float(rows.count), 0.0)
+    plan = RowPlan(student, axis, temperature, where, "student")
+    other = _second_logits(teacher, "teacher", plan, "student")
+    count = (float(plan.count), 0.0)
     scale = scale_of_gradient(reduction, count[0])
-    values = np.zeros(rows.count)
-    gradient = np.empty(rows.shape, rows.dtype) if return_grad else None
-    none = np.empty((0, rows.classes))
+    values = np.zeros(plan.count)
+    gradient = np.empty(plan.shape, plan.dtype) if return_grad else None
+    none = np.empty((0, plan.classes))
 
-    def visit(batch: Batch) -> None:
-        grads = batch.outs[0] if batch.outs else none
+    def visit(block: Block) -> None:
+        grads = block.outs[0] if block.outs else none
         distillation_rows(
-            *batch.others, batch.x, scale, values[batch.numbers], grads, batch.temperature
+            *block.others, block.x, scale, values[block.rows], grads, block.temperatures
         )
 
-    for_batches(rows, visit, FLOAT64, (other,), () if gradient is None else (gradient,))
-    _settle(values, rows)
-    value = reduce_values(values, reduction, count, rows.shape_of_numbers(False))
-    value = in_type(value, rows.dtype)
+    plan.for_blocks(visit, FLOAT64, (other,), () if gradient is None else (gradient,))
+    _fill_masked_rows(values, plan)
+    value = reduce_values(values, reduction, count, plan.row_shape)
+    value = in_type(value, plan.dtype)
     return (value, gradient) if return_grad else value

@@ -21,7 +21,7 @@ from hotmax._backends.protocol import (
     values_of,
     widest_float,
 )
-from hotmax._core.arrays import Axis, Rows, is_other_library, normalize_axes
+from hotmax._core.arrays import Axis, is_other_library, normalize_axes
 from hotmax._core.checks import (
     as_class_numbers,
     as_gamma,
@@ -32,6 +32,7 @@ from hotmax._core.checks import (
     check_reduction,
     class_count,
 )
+from hotmax._core.rows import RowPlan
 from hotmax._softmax.problem import (
     LogitsProblem,
     default_float,
@@ -67,8 +68,8 @@ def cross_entropy(
     if soft:
         w = weights_of(at, weight)
         if not is_traced(targets):
-            rows = Rows(np.empty(at.layout.shape, np.bool_), axis, 1.0, None)
-            as_probabilities(values_of(targets), rows, ignore_index)
+            plan = RowPlan(np.empty(at.layout.shape, np.bool_), axis)
+            as_probabilities(values_of(targets), plan, ignore_index)
         y = at.rows(xp.astype(at.constant(targets), at.x.dtype))
         counted, count = None, float(math.prod(at.layout.kept()))
     else:
@@ -293,8 +294,8 @@ def smooth_labels(
         return (1.0 - smoothing) * one_hot(targets, count, axis, "targets") + smoothing / count
     at = LogitsProblem(targets, as_integer(axis, "axis"), 1.0, None)
     if not is_traced(targets):
-        rows = Rows(np.empty(at.layout.shape, np.bool_), axis, 1.0, None)
-        as_probabilities(values_of(targets), rows)
+        plan = RowPlan(np.empty(at.layout.shape, np.bool_), axis)
+        as_probabilities(values_of(targets), plan)
     if num_classes is not None and num_classes != at.classes:
         raise ValueError(f"num_classes must be {at.classes}, that of targets, got {num_classes}")
     float64_targets = at.xp.astype(at.x, widest_float(at.xp, at.x))

@@ -10,7 +10,6 @@ from hotmax._backends.operation import NATIVE, VALUES, dispatch, operation
 from hotmax._core.arrays import (
     FLOAT64,
     Array,
-    Rows,
     as_array,
     check_size,
     normalize_axes,
@@ -23,6 +22,7 @@ from hotmax._core.checks import (
     class_count,
     is_probabilities,
 )
+from hotmax._core.rows import RowPlan
 from hotmax._losses import generic
 
 
@@ -92,14 +92,14 @@ def smooth_labels(
         return dispatch(smooth_labels, locals())
     smoothing = as_smoothing(label_smoothing)
     if is_probabilities(targets, (0,)):
-        rows = Rows(targets, as_integer(axis, "axis"), 1.0, None)
-        hot = as_probabilities(targets, rows)
-        if num_classes is not None and num_classes != rows.classes:
+        plan = RowPlan(targets, as_integer(axis, "axis"))
+        hot = as_probabilities(targets, plan)
+        if num_classes is not None and num_classes != plan.classes:
             raise ValueError(
-                f"num_classes must be {rows.classes}, that of targets, got {num_classes}"
+                f"num_classes must be {plan.classes}, that of targets, got {num_classes}"
             )
-        soft: Array = (1.0 - smoothing) * hot.astype(FLOAT64) + smoothing / rows.classes
-        return soft.astype(rows.dtype)
+        soft: Array = (1.0 - smoothing) * hot.astype(FLOAT64) + smoothing / plan.classes
+        return soft.astype(plan.dtype)
     count = class_count(num_classes)
     mixed: Array = (1.0 - smoothing) * _one_hot(targets, count, axis, "targets")
     mixed += smoothing / count

@@ -88,9 +88,9 @@ def linear_cross_entropy(
         return dispatch(linear_cross_entropy, locals())
     check_reduction(reduction)
     smoothing = as_smoothing(label_smoothing)
-    heat = as_temperature(temperature)
-    if heat.ndim:
-        raise ValueError(f"temperature must be one number, got shape {heat.shape}")
+    t = as_temperature(temperature)
+    if t.ndim:
+        raise ValueError(f"temperature must be one number, got shape {t.shape}")
     h, w = as_array(hidden, "hidden"), as_array(weight, "weight")
     if h.ndim == 0 or w.ndim != 2 or h.shape[-1] != w.shape[1]:
         raise ValueError(
@@ -112,7 +112,7 @@ def linear_cross_entropy(
     nothing = np.empty(0)
     count = label_count(labels, nothing)
     layer = _Layer(
-        h, w, offset_in_kind, labels, float(heat), smoothing, scale_of_gradient(reduction, count[0])
+        h, w, offset_in_kind, labels, float(t), smoothing, scale_of_gradient(reduction, count[0])
     )
     with np.errstate(all="ignore"):
         layer.run(return_grad)
@@ -184,15 +184,15 @@ class _Layer:
         values, labels = self.values[tile], self.labels[tile]
 
         def work(start: int, stop: int) -> None:
-            these = slice(start, stop)
+            rows = slice(start, stop)
             label_losses(
-                x[these],
-                labels[these],
+                x[rows],
+                labels[rows],
                 self.shares,
                 self.smoothing,
                 self.scale,
-                values[these],
-                grads[these],
+                values[rows],
+                grads[rows],
                 self.temperature,
             )
 

@@ -10,18 +10,18 @@ import numpy as np
 from hotmax._backends.operation import LABELS, NATIVE, dispatch, operation
 from hotmax._core.arrays import FLOAT64, Axis
 from hotmax._core.checks import (
+    as_class_numbers,
     as_gamma,
-    as_labels,
     as_weight,
     check_reduction,
+    fill_masked_rows,
     in_type,
     label_count,
-    logits_rows,
     reduce_values,
     scale_of_gradient,
     weights_in_range,
 )
-from hotmax._core.rows import Batch, for_batches
+from hotmax._core.rows import Block, RowPlan
 from hotmax._kernels.losses.probability_losses import brier_rows, focal_rows, mae_rows
 from hotmax._losses import generic
 
@@ -42,28 +42,26 @@ def _loss(
 ) -> Any:
     """A loss of float64 rows; `empty` is that of a row with nothing allowed by `where`."""
     check_reduction(reduction)
-    rows = logits_rows(logits, axis, temperature, where)
-    weights = as_weight(weight, rows.classes)
-    labels = as_labels(targets, rows, ignore_index)
+    plan = RowPlan(logits, axis, temperature, where, "logits")
+    weights = as_weight(weight, plan.classes)
+    labels = as_class_numbers(targets, plan.row_shape, plan.classes, ignore_index)
     weights = weights_in_range(weights, labels, reduction)
     count = label_count(labels, weights)
     scale = scale_of_gradient(reduction, count[0])
-    values = np.zeros(rows.count)
-    gradient = np.empty(rows.shape, rows.dtype) if return_grad else None
-    none = np.empty((0, rows.classes))
+    values = np.zeros(plan.count)
+    gradient = np.empty(plan.shape, plan.dtype) if return_grad else None
+    none = np.empty((0, plan.classes))
     given = (weights, *parameters) if parameters else ()
 
-    def visit(batch: Batch) -> None:
-        grads = batch.outs[0] if batch.outs else none
-        these = batch.numbers
-        kernel(batch.x, labels[these], *given, scale, values[these], grads, batch.temperature)
+    def visit(block: Block) -> None:
+        grads, rows = block.outs[0] if block.outs else none, block.rows
+        kernel(block.x, labels[rows], *given, scale, values[rows], grads, block.temperatures)
 
-    for_batches(rows, visit, FLOAT64, (), () if gradient is None else (gradient,))
-    if rows.where is not None and rows.classes:
-        nothing = ~rows.view(rows.where).any(axis=-1).reshape(-1)
-        values[nothing & np.isnan(values)] = empty
-    value = reduce_values(values, reduction, count, rows.shape_of_numbers(False))
-    value = in_type(value, rows.dtype)
+    plan.for_blocks(visit, FLOAT64, outs=() if gradient is None else (gradient,))
+    if plan.where is not None:
+        fill_masked_rows(values, plan, empty)
+    value = reduce_values(values, reduction, count, plan.row_shape)
+    value = in_type(value, plan.dtype)
     return (value, gradient) if return_grad else value
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import numbers
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -23,7 +22,7 @@ except ImportError:
     ) from None
 
 from hotmax._core.arrays import FLOAT64, Array, refuse_masked
-from hotmax._core.checks import as_real, as_smoothing
+from hotmax._core.checks import as_integer, as_real, as_smoothing
 from hotmax._regression.objective import Data, Objective, Passes, check_columns
 from hotmax._regression.solver import SOLVERS, Solution, one_thread_each, solve
 from hotmax._regression.summary import (
@@ -142,10 +141,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"solver must be one of {', '.join(SOLVERS)}, got {self.solver!r}")
         if not 0.0 <= as_real(self.tol, "tol") < math.inf:
             raise ValueError(f"tol must be finite and at least 0, got {self.tol!r}")
-        if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, numbers.Integral):
-            raise TypeError(f"max_iter must be an int, got {self.max_iter!r}")
-        if self.max_iter < 1:
-            raise ValueError(f"max_iter must be at least 1, got {self.max_iter}")
+        as_integer(self.max_iter, "max_iter", 1)
         if isinstance(self.class_weight, str) and self.class_weight != "balanced":
             raise ValueError(
                 f"class_weight must be a dict, 'balanced' or None, got {self.class_weight!r}"

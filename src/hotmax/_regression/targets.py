@@ -7,21 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._core.arrays import FLOAT64, Array
+from hotmax._core.arrays import Array
+from hotmax._core.checks import check_probabilities
 
 
 def target_probabilities(y: Array) -> Array:
     """Rows of probabilities, checked."""
     if y.dtype.kind not in "fiub":
         raise TypeError(f"y with several columns must hold probabilities, got {y.dtype}")
-    sums = y.sum(axis=1, dtype=FLOAT64)
-    off = 1e-4 if y.dtype == np.float32 else 1e-6
-    wrong = np.flatnonzero(~((y >= 0).all(axis=1) & (np.abs(sums - 1.0) <= off)))
-    if wrong.size:
-        raise ValueError(
-            "y with several columns holds probabilities: each row must be at least 0 and add up "
-            f"to 1, got {y[wrong[0]]} in row {wrong[0]}"
-        )
+    check_probabilities(y, 1, "y with several columns, which holds probabilities,")
     return y
 
 

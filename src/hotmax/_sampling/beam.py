@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from hotmax._backends.protocol import to_numpy
-from hotmax._core.arrays import Array, refuse_masked, split_mask
+from hotmax._core.arrays import Array, is_real, refuse_masked, split_mask
+from hotmax._core.checks import as_integer
 from hotmax._sampling.steps import MOST_STEPS, Number
 from hotmax._softmax.functions import log_softmax
 
@@ -169,7 +170,7 @@ def beam_search(
         raise TypeError(f"step must be callable, got {step!r}")
     wide, most = int(WIDTH.check(width)), int(LENGTH.check(length))
     penalty = PENALTY.check(length_penalty)
-    if isinstance(temperature, bool) or not isinstance(temperature, int | float | np.number):
+    if not is_real(temperature):
         raise TypeError(f"temperature must be one number, got {temperature!r}")
     refuse_masked(start, "start")
     try:
@@ -186,8 +187,7 @@ def beam_search(
         raise ValueError(f"start must be a sequence or (batch, tokens), got shape {begin.shape}")
     if begin.size and not -(2**63) <= int(begin.min()) <= int(begin.max()) < 2**63:
         raise ValueError(f"start must hold ints of at most 64 bits, got {begin.max()}")
-    if end is not None and (isinstance(end, bool) or not isinstance(end, int | np.integer)):
-        raise TypeError(f"end must be an int or None, got {end!r}")
+    end = None if end is None else as_integer(end, "end")
     lines = np.atleast_2d(begin).astype(np.int64)
     searches = [_Search(line, wide, penalty) for line in lines]
     for _ in range(most):

@@ -113,13 +113,13 @@ def frequencies(
     x, present = split_mask(to_numpy(logits, "logits"), "logits")
     if x.ndim != 1:
         raise ValueError(f"logits must be one row, got shape {x.shape}")
-    heat = np.atleast_1d(as_temperature(temperatures, "temperatures"))
-    if heat.ndim != 1:
-        raise ValueError(f"temperatures must be one list of numbers, got shape {heat.shape}")
+    temperature = np.atleast_1d(as_temperature(temperatures, "temperatures"))
+    if temperature.ndim != 1:
+        raise ValueError(f"temperatures must be one list of numbers, got shape {temperature.shape}")
     count = int(DRAWS.check(draws))
-    rows = np.broadcast_to(x.astype(np.float64), (heat.size, x.size))
-    drawn = sample(rows, temperature=heat[:, None], size=count, seed=seed, where=present)
+    rows = np.broadcast_to(x.astype(np.float64), (temperature.size, x.size))
+    drawn = sample(rows, temperature=temperature[:, None], size=count, seed=seed, where=present)
     counts = np.array([np.bincount(line, minlength=x.size) for line in drawn])
-    chances = softmax(rows, temperature=heat[:, None], where=present)
+    probabilities = softmax(rows, temperature=temperature[:, None], where=present)
     row = np.array(x) if present is None else np.where(present, x, -np.inf)
-    return Frequencies(row, heat, count, counts, chances)
+    return Frequencies(row, temperature, count, counts, probabilities)

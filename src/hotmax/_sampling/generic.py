@@ -13,32 +13,27 @@ from hotmax._backends.call_arguments import CallArguments
 from hotmax._backends.layout import Layout, constant, type_name
 from hotmax._backends.protocol import backend_of, is_traced, placement, to_numpy
 from hotmax._core import threads
-from hotmax._core.arrays import FLOATS, Array, Axis, Rows, as_mask, as_temperature, is_other_library
-from hotmax._core.dispatch import range_of
+from hotmax._core.arrays import FLOATS, Array, Axis, as_mask, as_temperature, is_other_library
+from hotmax._core.checks import as_bool
+from hotmax._core.rows import RowPlan, rows_in_range
 from hotmax._kernels.sampling.random import NOISE, gumbel_rows
 from hotmax._sampling.seeds import as_seeds
 from hotmax._softmax.functions import softmax
 
 
-def check_hard(hard: object) -> None:
-    if not isinstance(hard, bool):
-        raise TypeError(f"hard must be True or False, got {hard!r}")
-
-
 def gumbel_noise(shape: tuple[int, ...], axis: Axis, seed: object) -> Array:
     """-log(-log u) for each entry of `shape`, in float64, by seed, row and class."""
-    rows = Rows(np.broadcast_to(np.float64(0.0), shape), axis, 1.0, None)
-    seeds = as_seeds(to_numpy(seed, "seed"), rows.shape_of_numbers(False))
-    flat = np.empty((rows.count, rows.classes))
+    plan = RowPlan(np.broadcast_to(np.float64(0.0), shape), axis)
+    seeds = as_seeds(to_numpy(seed, "seed"), plan.row_shape)
+    flat = np.empty((plan.count, plan.classes))
 
     def work(start: int, stop: int) -> None:
         gumbel_rows(flat, seeds.keys, seeds.rows, NOISE, start, stop)
 
     if flat.size:
-        threads.for_ranges(work, rows.count, range_of(rows.count, rows.classes))
+        threads.for_ranges(work, plan.count, rows_in_range(plan.count, plan.classes))
     target = np.empty(shape)
-    rows_last = rows.turn(target) if rows.axes else target
-    rows_last[...] = flat.reshape(rows_last.shape)
+    plan.write_back(flat, target)
     return target
 
 
@@ -111,7 +106,7 @@ def gumbel_softmax(
     axis: Axis = -1,
 ) -> Any:
     """For libraries with gradients: their own sum, so that gradients pass; halves in float32."""
-    check_hard(hard)
+    as_bool(hard, "hard")
     if seed is None and is_traced(logits):
         raise ValueError(
             "seed must be given while jax traces: fresh noise would be drawn once, and compiled"

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from hotmax._backends.operation import AUTOGRAD, NATIVE, dispatch, operation
-from hotmax._core.arrays import Axis, Rows, as_mask, as_temperature, split_mask
+from hotmax._core.arrays import Axis, as_mask, as_temperature, split_mask
+from hotmax._core.checks import as_bool
+from hotmax._core.rows import RowPlan
 from hotmax._sampling import generic
 from hotmax._sampling.generic import (
-    check_hard,
     gumbel_noise,
     in_units,
     one_of_the_largest,
@@ -58,19 +59,19 @@ def gumbel_softmax(
     """
     if type(logits) not in NATIVE:
         return dispatch(gumbel_softmax, locals())
-    check_hard(hard)
+    as_bool(hard, "hard")
     x, present = split_mask(logits, "logits")
     if present is not None:
         where = present if where is None else present & as_mask(where)
-    rows = Rows(x, axis, temperature, where)
+    plan = RowPlan(x, axis, temperature, where)
     mask = None if where is None else as_mask(where)
-    noise = gumbel_noise(rows.shape, axis, seed)
+    noise = gumbel_noise(plan.shape, axis, seed)
     t = as_temperature(temperature)
     with np.errstate(all="ignore"):
-        noisy = upright(np, rows.x.astype(np.float64), t, noise, axis, mask)
+        noisy = upright(np, plan.x.astype(np.float64), t, noise, axis, mask)
         size = in_units(np, t, t)
     if hard:
         soft = one_of_the_largest(np, noisy, axis, where)
     else:
         soft = softmax(noisy, axis=axis, temperature=size, where=where)
-    return soft.astype(rows.dtype)
+    return soft.astype(plan.dtype)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hotmax._backends.operation import IN_MEMORY, NATIVE, dispatch, operation
-from hotmax._core import threads
 from hotmax._core.arrays import (
     Array,
     Axis,
-    Rows,
     check_out,
     check_size,
-    compute_type,
-    give_back,
+    result_or_out,
 )
-from hotmax._core.dispatch import for_stages, pieces, range_of
+from hotmax._core.checks import as_bool
+from hotmax._core.rows import Block, RowPlan
 from hotmax._kernels.sampling import filters
 from hotmax._kernels.sampling.inversion import NO_CLASS, SUM_BLOCK, TOO_FEW, draw_lanes, draw_rows
 from hotmax._kernels.softmax.short import SHORT
@@ -27,44 +24,10 @@ from hotmax._sampling.steps import MOST_DRAWS, Number, Program, in_order, progra
 
 SIZE = Number("size", 1, MOST_DRAWS, whole=True)
 NOTHING = np.empty(0)
-TOGETHER = 4  # long rows that share their scratch space
+ROWS_TOGETHER = 4  # long rows in a block at least: they share their scratch memory
 
 
-def rows_of(logits: object, axis: Axis, temperature: object, where: object) -> Rows:
-    """The rows of logits that draws are made from."""
-    return Rows(logits, axis, temperature, where, "logits")
-
-
-def for_blocks(rows: Rows, work: Callable[[Array, Array, slice], None]) -> None:
-    """work(contiguous rows, their temperatures, their numbers) for all rows, over threads."""
-    heat = rows.temperature
-    # A read-only array (jax's, say) is another type to Numba: copied, it needs no further kernels.
-    if rows.is_direct() and rows.x.flags.writeable:
-        x2 = rows.x.reshape(rows.count, rows.classes)
-
-        def direct(start: int, stop: int) -> None:
-            those = slice(start, stop)
-            work(x2[those], heat if heat.size == 1 else heat[those], those)
-
-        step = max(range_of(rows.count, rows.classes), min(rows.count // 8, TOGETHER))
-        threads.for_ranges(direct, rows.count, step)
-        return
-    kind = compute_type(rows.x.dtype)
-    x3, where3 = rows.view(rows.x), rows.mask_view()
-
-    def staged(start: int, stop: int) -> None:
-        for outer, part, those in pieces(start, stop, x3.shape[1]):
-            block = x3[outer, part].astype(kind, order="C")
-            t = heat if heat.size == 1 else heat[those]
-            if where3 is not None:  # a masked entry becomes one that is not there
-                absent = np.where(np.signbit(t), np.inf, -np.inf)[:, None]
-                np.copyto(block, absent, where=~where3[outer, part], casting="same_kind")
-            work(block, t, those)
-
-    for_stages(staged, rows)
-
-
-def complain(status: Array, shape: tuple[int, ...], size: int) -> None:
+def raise_unless_drawn(status: Array, shape: tuple[int, ...], size: int) -> None:
     """Say which row cannot be drawn from, and why."""
     bad = np.flatnonzero(status < 0)
     if not bad.size:
@@ -83,7 +46,7 @@ def complain(status: Array, shape: tuple[int, ...], size: int) -> None:
 
 
 def draw(
-    rows: Rows,
+    plan: RowPlan,
     steps: Program,
     seeds: Seeds,
     size: int = 1,
@@ -93,66 +56,62 @@ def draw(
     mu: Array = NOTHING,
 ) -> Array:
     """Class indices, (rows, size). mu holds mirostat's bounds, and then each draw's surprise."""
-    out = np.empty((rows.count, size), np.int64)
+    out = np.empty((plan.count, size), np.int64)
     plain = replace and all(steps.codes == filters.TEMPERATURE)
-    kernel = draw_lanes if rows.classes <= SHORT else draw_rows
+    kernel = draw_lanes if plan.classes <= SHORT else draw_rows
 
-    def work(x: Array, heat: Array, those: slice) -> None:
-        keys, numbers = seeds.part(those)
+    def visit(block: Block) -> None:
+        x, drawn, temperatures = block.x, out[block.rows], block.temperatures
+        keys, numbers = seeds.part(block.rows)
         if plain:
-            totals = np.empty((-(-rows.classes // SUM_BLOCK), 2))
-            kernel(x, out[those], heat, keys, numbers, stream, first_tie, totals, 0, len(x))
+            totals = np.empty((-(-plan.classes // SUM_BLOCK), 2))
+            kernel(x, drawn, temperatures, keys, numbers, stream, first_tie, totals, 0, len(x))
             return
         filters.sample_rows(
             x,
-            out[those],
-            heat,
+            drawn,
+            temperatures,
             keys,
             numbers,
             stream,
-            mu[those],
+            mu[block.rows],
             filters.Steps(steps.codes, steps.numbers),
             first_tie,
             replace,
         )
 
-    if rows.classes == 0:
+    if plan.classes == 0:
         out[:] = NO_CLASS
     else:
-        for_blocks(rows, work)
-    complain(out[:, 0], rows.shape_of_numbers(False), size)
+        plan.for_blocks(visit, least=ROWS_TOGETHER)
+    raise_unless_drawn(out[:, 0], plan.row_shape, size)
     return out
 
 
-def cut(rows: Rows, steps: Program, seeds: Seeds, stream: int = 0, mu: Array = NOTHING) -> Array:
+def cut(plan: RowPlan, steps: Program, seeds: Seeds, stream: int = 0, mu: Array = NOTHING) -> Array:
     """The logits after the steps, in the shape of x."""
-    flat = np.empty((rows.count, rows.classes), compute_type(rows.x.dtype))
-    status = np.full(rows.count, NO_CLASS)
+    flat = np.empty((plan.count, plan.classes), plan.compute_dtype)
+    status = np.full(plan.count, NO_CLASS)
 
-    def work(x: Array, heat: Array, those: slice) -> None:
-        keys, numbers = seeds.part(those)
+    def visit(block: Block) -> None:
+        keys, numbers = seeds.part(block.rows)
         filters.truncate_rows(
-            x,
-            flat[those],
-            heat,
+            block.x,
+            flat[block.rows],
+            block.temperatures,
             keys,
             numbers,
             stream,
-            mu[those],
+            mu[block.rows],
             filters.Steps(steps.codes, steps.numbers),
-            status[those],
+            status[block.rows],
         )
 
-    if rows.classes:
-        for_blocks(rows, work)
-    complain(status, rows.shape_of_numbers(False), 1)
-    target = np.empty(rows.shape, rows.dtype)
-    view = rows.view(target)
-    if np.may_share_memory(view, target):
-        view[...] = flat.reshape(view.shape)
-    else:  # axes that lie apart: the view was a copy
-        turned = rows.turn(target)
-        turned[...] = flat.reshape(turned.shape)
+    if plan.classes:
+        plan.for_blocks(visit, least=ROWS_TOGETHER)
+    raise_unless_drawn(status, plan.row_shape, 1)
+    target = np.empty(plan.shape, plan.dtype)
+    plan.write_back(flat, target)
     return target
 
 
@@ -233,15 +192,14 @@ def sample(
         return dispatch(sample, locals())
     steps = filter_program(top_k, top_p, min_p, typical_p, epsilon, eta, top_n_sigma)
     count = 1 if size is None else int(SIZE.check(size))
-    if not isinstance(replace, bool):
-        raise TypeError(f"replace must be True or False, got {replace!r}")
+    replace = as_bool(replace, "replace")
     first_tie = check_ties(ties)
-    rows = rows_of(logits, axis, temperature, where)
-    shape = rows.shape_of_numbers(False)
+    plan = RowPlan(logits, axis, temperature, where, "logits")
+    shape = plan.row_shape
     check_size((*shape, count), "size", count)
     seeds = as_seeds(seed, shape)
-    drawn = draw(rows, steps, seeds, count, first_tie=first_tie, replace=replace)
-    return give_back(drawn, shape if size is None else (*shape, count), np.int64, None)
+    drawn = draw(plan, steps, seeds, count, first_tie=first_tie, replace=replace)
+    return result_or_out(drawn, shape if size is None else (*shape, count), np.int64)
 
 
 @operation(IN_MEMORY)
@@ -283,10 +241,10 @@ def truncate(
     if not NATIVE.issuperset(map(type, (logits, temperature, where))):
         return dispatch(truncate, locals())
     steps = filter_program(top_k, top_p, min_p, typical_p, epsilon, eta, top_n_sigma)
-    rows = rows_of(logits, axis, temperature, where)
-    given = check_out(out, rows.shape, rows.dtype)
-    seeds = as_seeds(0, rows.shape_of_numbers(False))
-    return give_back(cut(rows, steps, seeds), rows.shape, rows.dtype, given)
+    plan = RowPlan(logits, axis, temperature, where, "logits")
+    given = None if out is None else check_out(out, plan.shape, plan.dtype)
+    seeds = as_seeds(0, plan.row_shape)
+    return result_or_out(cut(plan, steps, seeds), plan.shape, plan.dtype, given)
 
 
 def filter_program(

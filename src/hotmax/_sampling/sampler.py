@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,18 @@ from hotmax._backends.protocol import from_numpy, to_numpy
 from hotmax._core.arrays import (
     Array,
     Axis,
-    Rows,
     as_temperature,
     fill_masked,
+    is_integer,
+    is_real,
     normalize_axes,
     refuse_masked,
     result_type,
 )
+from hotmax._core.checks import as_integer
+from hotmax._core.rows import RowPlan
 from hotmax._kernels.sampling.random import STREAMS
-from hotmax._sampling.sample import NOTHING, check_ties, cut, draw, rows_of
+from hotmax._sampling.sample import NOTHING, check_ties, cut, draw
 from hotmax._sampling.seeds import as_keys, as_seeds
 from hotmax._sampling.steps import ORDERS, Number, check_step, in_order, program
 
@@ -112,13 +114,13 @@ class Sampler:
         self, logits: object, *, tokens: object = None, where: object = None, axis: Axis = -1
     ) -> Any:
         """One class for each row. tokens: those so far, for penalties (see `penalize`)."""
-        rows = self._rows(logits, tokens, where, axis)
-        shape = rows.shape_of_numbers(False)
+        plan = self._plan(logits, tokens, where, axis)
+        shape = plan.row_shape
         seeds = as_seeds(self._seed, shape)
-        bounds = self._bounds(rows)
+        bounds = self._bounds(plan)
         surprise = bounds.copy()
         drawn = draw(
-            rows,
+            plan,
             self.program,
             seeds,
             stream=self.calls * STREAMS,
@@ -137,30 +139,30 @@ class Sampler:
         self, logits: object, *, tokens: object = None, where: object = None, axis: Axis = -1
     ) -> Any:
         """The logits after penalties, with -inf where the next call would cut; draws nothing."""
-        rows = self._rows(logits, tokens, where, axis)
-        seeds = as_seeds(self._seed, rows.shape_of_numbers(False))
-        bounds = self._bounds(rows)
-        kept = cut(rows, self.program, seeds, self.calls * STREAMS, bounds)
+        plan = self._plan(logits, tokens, where, axis)
+        seeds = as_seeds(self._seed, plan.row_shape)
+        bounds = self._bounds(plan)
+        kept = cut(plan, self.program, seeds, self.calls * STREAMS, bounds)
         return from_numpy(kept, logits, keep_type=True)
 
-    def _rows(self, logits: object, tokens: object, where: object, axis: Axis) -> Rows:
+    def _plan(self, logits: object, tokens: object, where: object, axis: Axis) -> RowPlan:
         if self.penalties:
             if tokens is None:
                 raise ValueError("tokens must be given: this sampler penalizes those so far")
             logits = penalize(logits, tokens, axis=axis, **self.penalties)  # type: ignore[arg-type]
         logits, where = to_numpy(logits, "logits"), to_numpy(where, "where")
-        return rows_of(logits, axis, self.temperature, where)
+        return RowPlan(logits, axis, self.temperature, where, "logits")
 
-    def _bounds(self, rows: Rows) -> Array:
+    def _bounds(self, plan: RowPlan) -> Array:
         """mirostat's mu for each row."""
         if self.mirostat is None:
             return NOTHING
         if not self.mu.size:
-            return np.full(rows.count, min(2.0 * self.mirostat[0], LARGEST))
-        if self.mu.size != rows.count:
+            return np.full(plan.count, min(2.0 * self.mirostat[0], LARGEST))
+        if self.mu.size != plan.count:
             raise ValueError(
                 f"logits must keep their {self.mu.size} rows from call to call under mirostat, "
-                f"got {rows.count}"
+                f"got {plan.count}"
             )
         return self.mu
 
@@ -224,9 +226,7 @@ def penalize(
 
 
 def _one_axis(axis: object, ndim: int) -> int:
-    if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
-        raise TypeError(f"axis must be one int here, got {axis!r}")
-    return normalize_axes(int(axis), max(ndim, 1))[0]
+    return normalize_axes(as_integer(axis, "axis"), max(ndim, 1))[0]
 
 
 def _seen(tokens: object, shape: tuple[int, ...], classes: int) -> tuple[tuple[Array, ...], Array]:
@@ -266,7 +266,7 @@ def _tokens(given: object) -> Array:
         return array
     # Ints that no type of NumPy holds together: as objects they can at least be compared.
     each = np.array(given, dtype=object)
-    if all(isinstance(one, int) and not isinstance(one, bool) for one in each.flat):
+    if all(map(is_integer, each.flat)):
         return each
     raise TypeError(f"tokens must hold ints, got {array.dtype}")
 
@@ -354,11 +354,11 @@ def _numbers(tokens: Mapping[int, float] | list[int], classes: int) -> dict[int,
     given = tokens.items() if isinstance(tokens, Mapping) else ((one, -np.inf) for one in tokens)
     checked: dict[int, Any] = {}
     for token, number in given:
-        if isinstance(token, bool) or not isinstance(token, int | np.integer):
+        if not is_integer(token):
             raise TypeError(f"tokens must be ints, got {token!r}")
         if not 0 <= token < classes:
             raise ValueError(f"tokens must be 0 to {classes - 1}, got {token}")
-        if isinstance(number, bool) or not isinstance(number, Real):
+        if not is_real(number):
             raise TypeError(f"tokens must map to numbers, got {number!r} for {token}")
         try:
             value = number if isinstance(number, np.floating) else float(number)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import operator
 import secrets
 from dataclasses import dataclass
 
 import numpy as np
 
 from hotmax._core.arrays import Array, refuse_masked
+from hotmax._core.checks import as_seed
 
-ACCEPTED = "an int from 0 to 2**64 - 1, or an array with one for each row"
+OTHERS = ", or an array with one for each row"
+ACCEPTED = f"an int from 0 to 2**64 - 1{OTHERS}"
 
 
 @dataclass(frozen=True)
@@ -38,17 +39,19 @@ def as_seeds(seed: object, shape: tuple[int, ...]) -> Seeds:
     if keys.ndim == 0:
         return Seeds(keys.reshape(1), numbers)
     try:
-        spread = np.broadcast_to(keys, shape)
+        broadcast = np.broadcast_to(keys, shape)
     except ValueError:
         raise ValueError(
             f"seed must be a number or broadcast to {shape} (one for each row), got shape "
             f"{keys.shape}"
         ) from None
-    return Seeds(np.ascontiguousarray(spread).reshape(-1), np.zeros(count, np.int64))
+    return Seeds(np.ascontiguousarray(broadcast).reshape(-1), np.zeros(count, np.int64))
 
 
 def as_keys(seed: object) -> Array:
     """A seed, or an array or nested list of them, as uint64 in its own shape."""
+    if type(seed) is int:
+        return np.array(as_seed(seed, OTHERS), np.uint64)
     refuse_masked(seed, "seed")
     if isinstance(seed, np.ndarray) and seed.dtype.kind in "iu":
         if seed.size and seed.min() < 0:
@@ -57,18 +60,9 @@ def as_keys(seed: object) -> Array:
     if isinstance(seed, np.ndarray) and seed.dtype != object:
         raise TypeError(f"seed must be {ACCEPTED}, got an array of {seed.dtype}")
     if not isinstance(seed, np.ndarray | list | tuple):
-        return np.array(_key(seed), np.uint64)
+        return np.array(as_seed(seed, OTHERS), np.uint64)
     try:  # as objects: else ints on both sides of 2**63 become floats, and bools ints
         each = np.array(seed, dtype=object)
     except ValueError:
         raise ValueError(f"seed must be {ACCEPTED}, got a ragged list") from None
-    return np.array([_key(one) for one in each.flat], np.uint64).reshape(each.shape)
-
-
-def _key(seed: object) -> int:
-    if isinstance(seed, bool | np.bool_) or not hasattr(seed, "__index__"):
-        raise TypeError(f"seed must be {ACCEPTED}, got {seed!r}")
-    number = operator.index(seed)
-    if not 0 <= number < 2**64:
-        raise ValueError(f"seed must be {ACCEPTED}, got {number}")
-    return number
+    return np.array([as_seed(one, OTHERS) for one in each.flat], np.uint64).reshape(each.shape)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hotmax._core.arrays import Array
+from hotmax._core.arrays import Array, is_integer, is_real
+from hotmax._core.checks import as_real
 from hotmax._kernels.sampling import filters
 
 INF = math.inf
@@ -38,13 +38,12 @@ class Number:
         return f"a number in {left}{self.low:g}, {self.high:g}{right}"
 
     def check(self, value: object) -> float:
-        kind = numbers.Integral if self.whole else numbers.Real
-        if isinstance(value, bool | np.bool_) or not isinstance(value, kind):
+        if type(value) is float and not self.whole:
+            number = value
+        elif is_integer(value) if self.whole else is_real(value):
+            number = as_real(value, self.name)  # an int beyond float64 is inf, if that is allowed
+        else:
             raise TypeError(f"{self.name} must be {self.range()}, got {value!r}")
-        try:
-            number = float(value)
-        except OverflowError:  # an int beyond float64 is as good as inf, where that is allowed
-            number = INF if value == abs(value) else -INF
         inside = self.low <= number <= self.high
         at_end = (self.open_low and number == self.low) or (self.open_high and number == self.high)
         if not inside or at_end:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from hotmax._backends.operation import EVERYWHERE, NATIVE, dispatch, operation
-from hotmax._core.arrays import FLOAT64, Array, Axis, Rows, fill_masked
-from hotmax._core.rows import for_batches
+from hotmax._core.arrays import FLOAT64, Array, Axis, fill_masked, result_or_out
+from hotmax._core.rows import RowPlan
 from hotmax._kernels.softmax.derivatives import (
     chance_rows,
     direction_rows,
@@ -26,19 +26,15 @@ from hotmax._kernels.softmax.derivatives import (
 from hotmax._softmax import generic_derivatives
 
 
-def _chances(rows: Rows) -> tuple[Array, Array]:
+def _probabilities(plan: RowPlan) -> tuple[Array, Array]:
     """p and 1 - p as (rows, classes), in float64; both 0 where `where` excludes a class."""
-    p, others = np.zeros(rows.shape), np.zeros(rows.shape)
-    for_batches(
-        rows,
-        lambda batch: chance_rows(batch.x, *batch.outs, batch.temperature),
+    p, complements = np.zeros(plan.shape), np.zeros(plan.shape)
+    plan.for_blocks(
+        lambda block: chance_rows(block.x, *block.outs, block.temperatures),
         FLOAT64,
-        (),
-        (p, others),
+        outs=(p, complements),
     )
-    shape = (rows.count, rows.classes)
-    p, others = (np.ascontiguousarray(rows.view(a)).reshape(shape) for a in (p, others))
-    return p, others
+    return np.ascontiguousarray(plan.matrix(p)), np.ascontiguousarray(plan.matrix(complements))
 
 
 def _tensor(
@@ -50,19 +46,19 @@ def _tensor(
     where: object,
 ) -> Any:
     """A derivative with `order` further dimensions for each row, over T^(order - 1)."""
-    rows = Rows(x, axis, temperature, where)
-    out = np.empty((rows.count, *(rows.classes,) * order))
-    kernel(*_chances(rows), out)
-    if rows.where is not None and rows.classes:  # a class that is excluded is 0 in rows of nan too
-        absent = ~rows.view(rows.where).reshape(rows.count, rows.classes)
+    plan = RowPlan(x, axis, temperature, where)
+    out = np.empty((plan.count, *(plan.classes,) * order))
+    kernel(*_probabilities(plan), out)
+    if plan.where is not None and plan.classes:  # a class that is excluded is 0 in rows of nan too
+        absent = ~plan.matrix(plan.where)
         for axis in range(1, order + 1):
             np.moveaxis(out, axis, 1)[absent] = 0.0
-    heat = rows.temperature.reshape(-1, *(1,) * order)
+    temperatures = plan.temperatures.reshape(-1, *(1,) * order)
     with np.errstate(all="ignore"):
         for _ in range(order - 1):
-            np.divide(out, heat, out=out, where=out != 0.0)
-        result = out.astype(rows.dtype, copy=False)
-    return result.reshape(*rows.shape_of_numbers(False), *(rows.classes,) * order)
+            np.divide(out, temperatures, out=out, where=out != 0.0)
+        result = out.astype(plan.dtype, copy=False)
+    return result.reshape(*plan.row_shape, *(plan.classes,) * order)
 
 
 @operation(EVERYWHERE, generic_derivatives.softmax_jacobian)
@@ -154,20 +150,19 @@ def softmax_hessian(
 def _along(
     x: object, vector: object, name: str, axis: Axis, temperature: object, where: object
 ) -> Any:
-    rows = Rows(x, axis, temperature, where)
+    plan = RowPlan(x, axis, temperature, where)
     direction = fill_masked(vector, name, 0.0)
     try:
-        direction = np.broadcast_to(direction, rows.shape)
+        direction = np.broadcast_to(direction, plan.shape)
     except ValueError:
         raise ValueError(
-            f"{name} must broadcast to the shape of x, {rows.shape}, got {direction.shape}"
+            f"{name} must broadcast to the shape of x, {plan.shape}, got {direction.shape}"
         ) from None
-    if rows.where is not None:  # what hides under the mask does not leak
-        direction = np.where(rows.where, direction, 0)
-    out = np.empty(rows.shape, rows.dtype)
-    for_batches(
-        rows,
-        lambda batch: direction_rows(batch.x, *batch.others, *batch.outs, batch.temperature),
+    if plan.where is not None:  # what hides under the mask does not leak
+        direction = np.where(plan.where, direction, 0)
+    out = np.empty(plan.shape, plan.dtype)
+    plan.for_blocks(
+        lambda block: direction_rows(block.x, *block.others, *block.outs, block.temperatures),
         FLOAT64,
         (direction,),
         (out,),
@@ -266,14 +261,10 @@ def temperature_derivative(
     """
     if type(x) not in NATIVE:
         return dispatch(temperature_derivative, locals())
-    rows = Rows(x, axis, temperature, where)
-    out = np.empty(rows.shape, rows.dtype)
-    for_batches(
-        rows,
-        lambda batch: heat_rows(batch.x, *batch.outs, batch.temperature),
-        FLOAT64,
-        (),
-        (out,),
+    plan = RowPlan(x, axis, temperature, where)
+    out = np.empty(plan.shape, plan.dtype)
+    plan.for_blocks(
+        lambda block: heat_rows(block.x, *block.outs, block.temperatures), FLOAT64, outs=(out,)
     )
     return out if out.ndim else out[()]
 
@@ -325,15 +316,12 @@ def entropy_temperature_derivative(
     """
     if type(x) not in NATIVE:
         return dispatch(entropy_temperature_derivative, locals())
-    rows = Rows(x, axis, temperature, where)
-    values = np.zeros(rows.count)
-    for_batches(
-        rows,
-        lambda batch: spread_rows(batch.x, values[batch.numbers], batch.temperature),
-        FLOAT64,
+    plan = RowPlan(x, axis, temperature, where)
+    values = np.zeros(plan.count)
+    plan.for_blocks(
+        lambda block: spread_rows(block.x, values[block.rows], block.temperatures), FLOAT64
     )
-    if rows.where is not None and rows.classes:
-        values[~rows.view(rows.where).any(axis=-1).reshape(-1)] = 0.0
-    with np.errstate(all="ignore"):
-        result = values.astype(rows.dtype).reshape(rows.shape_of_numbers(False))
-    return result if result.ndim else result[()]
+    empty_rows = plan.empty_rows
+    if empty_rows is not None:
+        values[empty_rows] = 0.0
+    return result_or_out(values, plan.row_shape, plan.dtype)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import numbers
 from typing import Any
 
 import numpy as np
 
 from hotmax._backends.operation import EVERYWHERE, NATIVE, dispatch, operation
 from hotmax._core.arrays import FLOAT32, Axis, as_temperature, is_other_library
-from hotmax._core.dispatch import map_entries, reduce_rows, reduce_weighted
+from hotmax._core.checks import as_real
+from hotmax._core.row_functions import map_entries, reduce_rows, reduce_weighted
 from hotmax._kernels.softmax import weighted
 from hotmax._kernels.softmax.short import SHORT, softmax_small
 from hotmax._softmax import generic, generic_weighted
@@ -335,14 +335,9 @@ def temperature_of_base(base: float) -> float:
     The same in Python:
         1 / math.log(b)
     """
-    if isinstance(base, bool) or not isinstance(base, numbers.Real | np.number):
-        raise TypeError(f"base must be a real number, got {base!r}")
-    try:
-        b = float(base)
-    except OverflowError:  # an int beyond float64
-        b = math.inf if base > 0 else -math.inf
-        if b > 0:
-            return 1.0 / math.log(int(base))
+    b = as_real(base, "base")
+    if b == math.inf and base != math.inf:  # an int beyond float64
+        return 1.0 / math.log(int(base))
     if not b >= 0.0:
         raise ValueError(f"base must be at least 0, got {base!r}")
     if b == 1.0:

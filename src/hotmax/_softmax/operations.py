@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hotmax._core.dispatch import Operation
+from hotmax._core.kernel_choice import KernelSet
 from hotmax._kernels.softmax import (
     columns,
     grouped,
@@ -18,7 +18,7 @@ from hotmax._kernels.softmax import (
 
 SMALL = 32  # rows that are not worth more than the shortest way to a kernel
 
-SOFTMAX = Operation(
+SOFTMAX = KernelSet(
     "softmax",
     kernels.softmax_rows,
     short.softmax_short,
@@ -28,11 +28,11 @@ SOFTMAX = Operation(
     empty=0.0,
     grouped=grouped.softmax_grouped,
     overlapped=overlapped.softmax_overlapped,
-    wide=kernels.softmax_rows_wide,
+    float64=kernels.softmax_rows_wide,
     columns=columns.softmax_columns,
 )
 
-LOG_SOFTMAX = Operation(
+LOG_SOFTMAX = KernelSet(
     "log_softmax",
     kernels.log_softmax_rows,
     short_logs.log_softmax_short,
@@ -42,7 +42,7 @@ LOG_SOFTMAX = Operation(
     empty=-math.inf,
     short_classes=short_logs.SHORT_LOGS,
 )
-LOGSUMEXP = Operation(
+LOGSUMEXP = KernelSet(
     "logsumexp",
     kernels.logsumexp_rows,
     short_logs.logsumexp_short,
@@ -52,7 +52,7 @@ LOGSUMEXP = Operation(
     empty=None,
     short_classes=short_logs.SHORT_LOGS,
 )
-SMOOTHMAX = Operation(
+SMOOTHMAX = KernelSet(
     "smoothmax",
     kernels.smoothmax_rows,
     short_logs.smoothmax_short,
@@ -62,7 +62,7 @@ SMOOTHMAX = Operation(
     empty=None,
     short_classes=short_logs.SHORT_LOGS,
 )
-ENTROPY = Operation(
+ENTROPY = KernelSet(
     "entropy",
     moments.entropy_rows,
     short_logs.entropy_short,
@@ -72,7 +72,7 @@ ENTROPY = Operation(
     empty=0.0,
     short_classes=short_logs.SHORT_LOGS,
 )
-SOFTARGMAX = Operation(
+SOFTARGMAX = KernelSet(
     "softargmax",
     moments.softargmax_rows,
     short_logs.softargmax_short,

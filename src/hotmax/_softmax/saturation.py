@@ -7,7 +7,6 @@ all. Logits of a large variance do that, and it is why attention divides by sqrt
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +15,9 @@ import numpy as np
 
 from hotmax._attention.heads import Heads
 from hotmax._backends.operation import NATIVE, NUMBERS, dispatch, operation
-from hotmax._core.arrays import Array, Axis, Rows
-from hotmax._core.checks import as_real
+from hotmax._core.arrays import Array, Axis
+from hotmax._core.checks import as_real, check_probabilities
+from hotmax._core.rows import RowPlan
 from hotmax._kernels.softmax.saturation import jacobian_norms
 from hotmax._softmax.functions import entropy, softmax
 from hotmax._softmax.target_entropy import LARGEST, limits, solve
@@ -128,31 +128,31 @@ def saturation(
     """
     if not NATIVE.issuperset(map(type, (x, temperature, where))):
         return dispatch(saturation, locals())
-    rows = Rows(x, axis, temperature, where)
+    plan = RowPlan(x, axis, temperature, where)
     wanted = check_target(target)
-    x3, mask3 = rows.view(rows.x), rows.mask_view()
-    logits = x3.reshape(-1, rows.classes)
-    mask = None if mask3 is None else mask3.reshape(-1, rows.classes)
+    logits = plan.matrix(plan.x)
+    mask = None if plan.where is None else plan.matrix(plan.where)
     if input not in ("logits", "probabilities"):
         raise ValueError(f'input must be "logits" or "probabilities", got {input!r}')
     if input == "probabilities":
-        check_probabilities(logits, mask)
-    heat = np.broadcast_to(rows.temperature, (rows.count,))
-    if np.any(heat == 0.0):
+        p = logits if mask is None else np.where(mask, logits, 0)
+        check_probabilities(p[(p != 0).any(-1)], -1, 'x, with input="probabilities",')
+    temperatures = np.broadcast_to(plan.temperatures, (plan.count,))
+    if np.any(temperatures == 0.0):
         raise ValueError("temperature must not be 0: softmax has no derivative there")
 
     def chunks() -> Iterator[tuple[Array, Array | None]]:
-        step = max(CHUNK // max(rows.classes, 1), 1)
-        for first in range(0, rows.count, step):
+        step = max(CHUNK // max(plan.classes, 1), 1)
+        for first in range(0, plan.count, step):
             part = slice(first, first + step)
             allowed = None if mask is None else mask[part]
             with np.errstate(all="ignore"):
                 values = logits[part].astype(np.float64)
                 values = np.log(values) if input == "probabilities" else values
-                values = quarters(values, heat[part, None], allowed)
+                values = quarters(values, temperatures[part, None], allowed)
             yield values, allowed
 
-    return tally(chunks(), "x", rows.count * rows.classes, wanted, None)
+    return tally(chunks(), "x", plan.count * plan.classes, wanted, None)
 
 
 @operation(NUMBERS)
@@ -332,24 +332,10 @@ def remainders(p: Array) -> Array:
 def check_target(target: object) -> float | None:
     if target is None:
         return None
-    if isinstance(target, bool) or not isinstance(target, numbers.Real | np.number):
-        raise TypeError(f"target must be a real number or None, got {target!r}")
-    number = as_real(target, "target")
+    number = as_real(target, "target", "a real number or None")
     if not 0.0 <= number < math.inf:
         raise ValueError(f"target must be an entropy of at least 0, in nats, got {target!r}")
     return number
-
-
-def check_probabilities(p: Array, mask: Array | None) -> None:
-    seen = p.astype(np.float64) if mask is None else np.where(mask, p, 0.0)
-    if not ((seen >= 0.0) & (seen <= 1.0)).all():
-        raise ValueError('x must hold probabilities from 0 to 1, since input="probabilities"')
-    sums = seen.sum(-1)
-    if np.any(np.abs(sums - 1.0)[sums != 0.0] > 1e-2):
-        raise ValueError(
-            f"x must hold rows of probabilities that add up to 1, got a sum of "
-            f"{float(sums[np.abs(sums - 1.0).argmax()]):.4g}"
-        )
 
 
 def temperature_or_none(logits: Array, target: float) -> float | None:

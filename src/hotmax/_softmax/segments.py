@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from hotmax._backends.operation import LABELS, NATIVE, dispatch, operation
-from hotmax._core.arrays import FLOAT64, Array, Rows, as_array, normalize_axes
+from hotmax._core.arrays import FLOAT64, Array, as_array
 from hotmax._core.checks import as_integer, check_segments
-from hotmax._core.rows import Batch, for_batches
+from hotmax._core.rows import Block, RowPlan
 from hotmax._kernels.softmax.segments import (
     segment_logsumexp_rows,
     segment_softmax_rows,
@@ -24,10 +24,10 @@ def _segments(
     axis: object,
     temperature: object,
     where: object,
-) -> tuple[Rows, Array, Array]:
-    rows = Rows(x, as_integer(axis, "axis"), temperature, where)
+) -> tuple[RowPlan, Array, Array]:
+    plan = RowPlan(x, as_integer(axis, "axis"), temperature, where)
     ids = as_array(segment_ids, "segment_ids")
-    return rows, *check_segments(ids, rows.classes, num_segments)
+    return plan, *check_segments(ids, plan.classes, num_segments)
 
 
 @operation(LABELS, generic_derivatives.segment_softmax)
@@ -61,13 +61,13 @@ def segment_softmax(
     """
     if type(x) not in NATIVE:
         return dispatch(segment_softmax, locals())
-    rows, order, starts = _segments(x, segment_ids, num_segments, axis, temperature, where)
-    out = np.empty(rows.shape, rows.dtype)
+    plan, order, starts = _segments(x, segment_ids, num_segments, axis, temperature, where)
+    out = np.empty(plan.shape, plan.dtype)
 
-    def visit(batch: Batch) -> None:
-        segment_softmax_rows(batch.x, order, starts, *batch.outs, batch.temperature)
+    def visit(block: Block) -> None:
+        segment_softmax_rows(block.x, order, starts, *block.outs, block.temperatures)
 
-    for_batches(rows, visit, FLOAT64, (), (out,))
+    plan.for_blocks(visit, FLOAT64, outs=(out,))
     return out if out.ndim else out[()]
 
 
@@ -100,16 +100,14 @@ def segment_logsumexp(
     """
     if type(x) not in NATIVE:
         return dispatch(segment_logsumexp, locals())
-    rows, order, starts = _segments(x, segment_ids, num_segments, axis, temperature, where)
-    values = np.full((rows.count, starts.size - 1), -np.inf)
+    plan, order, starts = _segments(x, segment_ids, num_segments, axis, temperature, where)
+    values = np.full((plan.count, starts.size - 1), -np.inf)
 
-    def visit(batch: Batch) -> None:
-        part = values[batch.numbers]
-        segment_logsumexp_rows(batch.x, order, starts, part, batch.temperature)
+    def visit(block: Block) -> None:
+        part = values[block.rows]
+        segment_logsumexp_rows(block.x, order, starts, part, block.temperatures)
 
-    for_batches(rows, visit, FLOAT64)
-    shape = rows.shape_of_numbers(False)
+    plan.for_blocks(visit, FLOAT64)
     with np.errstate(all="ignore"):
-        result = values.astype(rows.dtype).reshape(*shape, starts.size - 1)
-    places = normalize_axes(rows.axes, rows.x.ndim)
-    return np.moveaxis(result, -1, places[0]) if places else result
+        result = values.astype(plan.dtype).reshape(*plan.row_shape, starts.size - 1)
+    return np.moveaxis(result, -1, plan.axes[0]) if plan.axes else result

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from hotmax._backends.operation import NATIVE, NUMBERS, dispatch, operation
-from hotmax._core.arrays import Array, Axis, Rows, as_array
+from hotmax._core.arrays import Array, Axis, as_array
+from hotmax._core.rows import RowPlan
 from hotmax._softmax.functions import entropy, softmax
 
 LARGEST = float(np.finfo(np.float64).max)
@@ -43,27 +44,26 @@ def temperature_for_entropy(
     Example:
         >>> import hotmax as hm
         >>> logits = [1.0, 2.0, 4.0]
-        >>> heat = hm.temperature_for_entropy(logits, 0.9)
-        >>> round(heat, 6)
+        >>> temperature = hm.temperature_for_entropy(logits, 0.9)
+        >>> round(temperature, 6)
         1.966837
-        >>> round(float(hm.entropy(logits, temperature=heat)), 12)
+        >>> round(float(hm.entropy(logits, temperature=temperature)), 12)
         0.9
     """
     if not NATIVE.issuperset(map(type, (logits, target, where))):
         return dispatch(temperature_for_entropy, locals())
-    rows = Rows(logits, axis, 1.0, where)
+    plan = RowPlan(logits, axis, 1.0, where)
     aim = as_array(target, "target").astype(np.float64)
     if aim.ndim and not per_row:
         raise ValueError(
             f"target must be a number unless per_row=True, got an array of shape {aim.shape}"
         )
-    x = rows.view(rows.x).reshape(rows.count, rows.classes).astype(np.float64)
-    mask = rows.mask_view()
-    if mask is not None:
-        x = np.where(mask.reshape(x.shape), x, -np.inf)
+    x = plan.matrix(plan.x).astype(np.float64)
+    if plan.where is not None:
+        x = np.where(plan.matrix(plan.where), x, -np.inf)
     if np.isnan(x).any() or np.isposinf(x).any():
         raise ValueError("logits must not hold nan or +inf where they are not masked")
-    shape = rows.shape_of_numbers(False)
+    shape = plan.row_shape
     try:
         aims = np.broadcast_to(aim, shape).reshape(-1)
     except ValueError:
@@ -75,7 +75,7 @@ def temperature_for_entropy(
         raise ValueError("logits must have a row with something in it")
     if not per_row:
         return float(solve(x[some][None], aims[some][:1])[0])
-    result = np.full(rows.count, np.nan)
+    result = np.full(plan.count, np.nan)
     result[some] = solve(x[some][:, None], aims[some])
     return result.reshape(shape) if shape else float(result[0])
 
@@ -116,13 +116,13 @@ def newton(x: Array, target: Array, low: Array) -> Array:
         scale = np.where(beyond, 0.25, 1.0)
         x = x * scale
         gaps = np.where(present, x - x.max(-1, keepdims=True), 0.0)
-        heat = np.sqrt((gaps**2).sum((-1, -2)) / present.sum((-1, -2)))
-    heat = np.clip(heat, 1e-300, 1e300)
-    below, above = np.full(heat.shape, 5e-324), np.full(heat.shape, LARGEST)
-    active = np.arange(len(heat))
+        temperature = np.sqrt((gaps**2).sum((-1, -2)) / present.sum((-1, -2)))
+    temperature = np.clip(temperature, 1e-300, 1e300)
+    below, above = np.full(temperature.shape, 5e-324), np.full(temperature.shape, LARGEST)
+    active = np.arange(len(temperature))
     logarithmic = low == 0.0
     for _ in range(STEPS):
-        t = heat[active]
+        t = temperature[active]
         wide = t[:, None, None]
         p = softmax(x[active], temperature=wide)
         got = np.asarray(entropy(x[active], temperature=t[:, None, None])).mean(-1)
@@ -143,16 +143,16 @@ def newton(x: Array, target: Array, low: Array) -> Array:
             inside = (new > below[active]) & (new < above[active])
         done = np.abs(step) <= 2.0**-52
         done |= (middle <= below[active]) | (middle >= above[active]) | (got == target[active])
-        heat[active] = np.where(
+        temperature[active] = np.where(
             done, np.where(inside & (got != target[active]), new, t), np.where(inside, new, middle)
         )
         active = active[~done]
         if not active.size:
             break
     with np.errstate(over="ignore"):
-        heat = heat / scale[:, 0, 0]
-    large = np.flatnonzero(heat > LARGEST / 8)
+        temperature = temperature / scale[:, 0, 0]
+    large = np.flatnonzero(temperature > LARGEST / 8)
     if large.size:  # the bracket ends here, and the temperature may lie beyond float64
         reached = np.asarray(entropy(given[large], temperature=LARGEST)).mean(-1)
-        heat[large] = np.where(reached < target[large], np.inf, heat[large])
-    return np.asarray(heat)
+        temperature[large] = np.where(reached < target[large], np.inf, temperature[large])
+    return np.asarray(temperature)

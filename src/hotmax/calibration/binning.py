@@ -5,12 +5,12 @@ A value lies in bin b if edges[b] < value <= edges[b + 1].
 
 from __future__ import annotations
 
-import numbers
 from typing import Any
 
 import numpy as np
 
 from hotmax._core.arrays import Array, check_size
+from hotmax._core.checks import as_integer
 from hotmax._kernels.calibration.binning import add_bins
 from hotmax.calibration.examples import blocks_of, over_blocks
 
@@ -20,12 +20,9 @@ BINS = 15  # where nothing else is asked for
 
 
 def check_bins(bins: object) -> int:
-    if isinstance(bins, bool) or not isinstance(bins, numbers.Integral):
-        raise TypeError(f"bins must be an int, got {bins!r}")
-    if bins < 1:
-        raise ValueError(f"bins must be at least 1, got {bins}")
-    check_size((int(bins) + 1,), "bins", int(bins))
-    return int(bins)
+    count = as_integer(bins, "bins", 1)
+    check_size((count + 1,), "bins", count)
+    return count
 
 
 def width_edges(bins: int, dtype: Any = np.float64) -> Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import numbers
 import os
 import warnings
 from typing import Any
@@ -18,6 +17,7 @@ except ImportError:
     raise ImportError('calibrators need scikit-learn: pip install "hotmax[calibration]"') from None
 
 from hotmax._core.arrays import Array, refuse_masked
+from hotmax._core.checks import as_real
 from hotmax._core.files import write_whole
 from hotmax._core.reading import bounded, first_line, reading, strict_json
 from hotmax.calibration.binning import check_bins
@@ -87,9 +87,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"method must be one of {', '.join(FAMILIES)}, got {method!r}")
         if FAMILIES[method].two_classes and classes != 2:
             raise ValueError(f"method {method!r} is for two classes, got {classes}")
-        if isinstance(penalty, bool) or not isinstance(penalty, numbers.Real):
-            raise TypeError(f"penalty must be a number, got {penalty!r}")
-        if not 0.0 <= float(penalty) < math.inf:
+        if not 0.0 <= as_real(penalty, "penalty") < math.inf:
             raise ValueError(f"penalty must be finite and not negative, got {penalty}")
         check_bins(bins)
         return FAMILIES[method]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import html
 import math
-import numbers
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from hotmax._core.arrays import Array
+from hotmax._core.checks import as_integer, as_real
 from hotmax.calibration.examples import Examples, one_temperature, read, read_rows, shape_of
 from hotmax.calibration.scores import probabilities
 
@@ -213,12 +213,8 @@ def fit(
     if method not in METHODS:
         raise ValueError(f'method must be "lac", "aps" or "raps", got {method!r}')
     for name, value in (("coverage", coverage), ("penalty", penalty)):
-        if isinstance(value, bool) or not isinstance(value, numbers.Real):
-            raise TypeError(f"{name} must be a number, got {value!r}")
-    if isinstance(free, bool) or not isinstance(free, numbers.Integral):
-        raise TypeError(f"free must be an int, got {free!r}")
-    if free < 0:
-        raise ValueError(f"free must not be negative, got {free}")
+        as_real(value, name)
+    free = as_integer(free, "free", 0)
     if not 0.0 < coverage < 1.0:
         raise ValueError(f"coverage must lie above 0 and below 1, got {coverage}")
     if not penalty >= 0.0:

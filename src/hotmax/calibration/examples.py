@@ -23,7 +23,7 @@ from hotmax._core.arrays import (
     refuse_masked,
     split_mask,
 )
-from hotmax._core.checks import as_ignored
+from hotmax._core.checks import SUM_TOLERANCE, as_ignored, check_probabilities
 from hotmax._kernels.calibration import rows as kernels
 from hotmax._kernels.softmax.lanes import LANES
 from hotmax._softmax.functions import log_softmax
@@ -31,7 +31,6 @@ from hotmax._softmax.functions import log_softmax
 BLOCK = 1 << 19  # entries that are computed together
 INPUTS = ("logits", "probabilities")
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-150, 1e150  # of a row, where it is the largest
-SUM_TOLERANCE = 0.01  # of a row of probabilities or of soft labels: they come rounded
 
 WRONG = {
     kernels.HAS_NAN: "holds nan",
@@ -229,25 +228,10 @@ def read_rows(
     x = x.reshape(-1, x.shape[-1])
     mask = None if mask is None else mask.reshape(x.shape)
     if input == "probabilities":
-        check_probabilities(x)
+        check_probabilities(x, -1, "probabilities", '; logits are input="logits"')
     elif mask is None and suspicious:
         refuse_probabilities(x)
     return x, mask
-
-
-def check_probabilities(x: Array) -> None:
-    step = step_of(x.shape[1])
-    for start in range(0, len(x), step):
-        part = x[start : start + step].astype(np.float64)
-        good = ((part >= 0) & (part <= 1 + SUM_TOLERANCE)).all(1)
-        good &= np.abs(part.sum(1) - 1) <= SUM_TOLERANCE
-        if not good.all():
-            row = int(np.argmin(good))
-            raise ValueError(
-                f"probabilities must lie in 0..1 and sum to 1 within {SUM_TOLERANCE}: row "
-                f"{start + row} holds {part[row].min():g} to {part[row].max():g} and sums to "
-                f'{part[row].sum():g}; logits are input="logits"'
-            )
 
 
 def refuse_probabilities(x: Array) -> None:
@@ -295,7 +279,7 @@ def read_targets(
     targets: object, shape: tuple[int, ...], classes: int, ignore_index: int | None, name: str
 ) -> tuple[Array, Array, Array | None]:
     """(labels, probabilities, weights): one of the first two is empty; weights 0 where ignored."""
-    ignore_index = as_ignored(ignore_index)
+    ignore_index = None if ignore_index is None else as_ignored(ignore_index)
     given, counted = numbers_and_mask(targets, name)
     none = np.empty((1, 0))
     if given.shape == shape:
@@ -329,14 +313,7 @@ def read_targets(
         raise ValueError("ignore_index is for integer labels: give probabilities sample_weight=0")
     refuse_masked(targets, name)
     soft = np.ascontiguousarray(given.reshape(-1, classes), np.float64)
-    good = ((soft >= 0) & (soft <= 1 + SUM_TOLERANCE)).all(1)
-    good &= np.abs(soft.sum(1) - 1) <= SUM_TOLERANCE
-    if not good.all():
-        row = int(np.argmin(good))
-        raise ValueError(
-            f"{name} that are probabilities must not be negative and sum to 1 in each row, got a "
-            f"sum of {soft[row].sum():g} in row {row}"
-        )
+    check_probabilities(soft, -1, f"{name} that are probabilities")
     return np.empty(0, np.int64), soft / soft.sum(1, keepdims=True), None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypedDict
@@ -11,6 +10,7 @@ from typing import TypedDict
 import numpy as np
 
 from hotmax._core.arrays import Array
+from hotmax._core.checks import as_bool, as_seed
 from hotmax.calibration.bootstrap import basic_bootstrap
 from hotmax.calibration.estimate import Estimate
 from hotmax.calibration.examples import Examples, one_temperature, read
@@ -73,12 +73,7 @@ def request(logits: object, targets: object, options: MetricOptions) -> Request:
     rest = dict(options)
     temperature = one_temperature(rest.pop("temperature", 1.0))
     interval, seed = rest.pop("interval", False), rest.pop("seed", 0)
-    if not isinstance(interval, bool | np.bool_):
-        raise TypeError(f"interval must be a bool, got {interval!r}")
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
-        raise TypeError(f"seed must be an int, got {seed!r}")
-    if seed < 0:
-        raise ValueError(f"seed must not be negative, got {seed}")
+    interval, seed = as_bool(interval, "interval"), as_seed(seed)
     examples = read(logits, targets, **rest)  # type: ignore[arg-type]
     return Request(examples, temperature, bool(interval), int(seed))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hotmax._core.arrays import Array
+from hotmax._core.checks import as_integer
 from hotmax.calibration.binning import BINS
 from hotmax.calibration.calibrators import Calibrator, calibrator_for
 from hotmax.calibration.examples import Examples, one_hot, read
@@ -128,8 +128,7 @@ def select(
         candidates += ["matrix"] if k <= MATRIX_CLASSES else []
     if isinstance(candidates, str) or not candidates:
         raise TypeError(f"candidates must be a sequence of methods, got {candidates!r}")
-    if isinstance(folds, bool) or not isinstance(folds, numbers.Integral):
-        raise TypeError(f"folds must be an int, got {folds!r}")
+    folds = as_integer(folds, "folds")
     if not 2 <= folds <= examples.rows:
         raise ValueError(f"folds must lie in 2..{examples.rows}, the number of rows, got {folds}")
     for method in candidates:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hotmax._core.checks import as_bool
 from hotmax.calibration.examples import Examples, read
 from hotmax.calibration.likelihood import Likelihood, Point
 from hotmax.calibration.temperature_fit import (
@@ -145,8 +146,7 @@ def fit_temperature(
         input=input,
         any_weight=True,
     )
-    if not isinstance(curve, bool | np.bool_):
-        raise TypeError(f"curve must be a bool, got {curve!r}")
+    curve = as_bool(curve, "curve")
     fit = fit_examples(examples)
     return replace(fit, curve=curve_of(examples, fit)) if curve else fit
 

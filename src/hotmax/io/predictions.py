@@ -12,8 +12,9 @@ import numpy as np
 
 from hotmax._core import threads
 from hotmax._core.arrays import ACCEPTED, FLOATS, Array
+from hotmax._core.checks import check_probabilities
 from hotmax._core.reading import reading
-from hotmax.calibration.examples import INPUTS, check_probabilities, refuse_probabilities
+from hotmax.calibration.examples import INPUTS, refuse_probabilities
 from hotmax.io.arrays import read_npy, read_npz
 from hotmax.io.found import NONE, Found, Wanted
 from hotmax.io.labels import LABEL_FILES, as_labels, read_label_file
@@ -257,9 +258,9 @@ def expect_logits(x: Array, file: Path) -> None:
 def logarithms(x: Array, file: Path) -> Array:
     """log p, which softmax turns into p again; float32 for the half precisions."""
     try:
-        check_probabilities(x)
+        check_probabilities(x, -1, "probabilities")
     except ValueError as error:
-        raise ValueError(f"{file}: {str(error).partition('; logits are')[0]}") from None
+        raise ValueError(f"{file}: {error}") from None
     logs = np.empty(x.shape, np.float64 if x.dtype.itemsize > 4 else np.float32)
     step = step_of(x)
 

@@ -25,6 +25,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from hotmax._core.arrays import is_integer
+from hotmax._core.checks import as_seed
 from hotmax.laws import calculus, numerics, probability, temperature, truth
 from hotmax.laws.law import Law
 from hotmax.laws.scorecard import Comparison, Scorecard
@@ -154,12 +156,9 @@ def _chosen(only: Sequence[str | int] | None) -> Sequence[Law]:
 
 def _check_options(axis: int, seed: int) -> None:
     truth.arithmetic()  # says what to install
-    if isinstance(axis, bool) or axis not in AXES:
+    if axis not in AXES or not is_integer(axis):
         raise ValueError(f"axis must be one of {AXES}, got {axis!r}")
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise TypeError(f"seed must be an int, got {seed!r}")
-    if seed < 0:
-        raise ValueError(f"seed must be at least 0, got {seed}")
+    seed = as_seed(seed)
 
 
 def _check_subject(subject: Subject, axis: int) -> None:

@@ -6,7 +6,6 @@ import dataclasses
 import html
 import json
 import math
-import numbers
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 
 import hotmax as hm
 from hotmax._core.arrays import refuse_masked
+from hotmax._core.checks import as_seed
 from hotmax._core.files import whole
 from hotmax.calibration.assessment import Assessment, Progress, assess
 from hotmax.calibration.conformal import unlabelled
@@ -190,10 +190,7 @@ def report(
         overconfident: says 86.0 %, is right 73.1 %
         >>> result.save("report.html")                                      # doctest: +SKIP
     """
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
-        raise TypeError(f"seed must be an int, got {seed!r}")
-    if seed < 0:
-        raise ValueError(f"seed must not be negative, got {seed}")
+    seed = as_seed(seed)
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be text or None, got {title!r}")
     if progress is not None and not callable(progress):

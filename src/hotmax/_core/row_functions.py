@@ -1,0 +1,201 @@
+"""Functions of rows on NumPy arrays: one result for each entry, or one for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hotmax._core import kernel_choice
+from hotmax._core.arrays import (
+    FLOAT32,
+    FLOAT64,
+    Array,
+    Axis,
+    check_out,
+    result_or_out,
+    split_mask,
+)
+from hotmax._core.kernel_choice import KernelSet, compute, compute_all
+from hotmax._core.rows import (
+    LONG,
+    STEP,
+    Block,
+    RowPlan,
+    Staging,
+    contiguous_rows,
+    lies_side_by_side,
+)
+from hotmax._kernels.softmax.columns import STRIP
+from hotmax._kernels.softmax.short import SHORT
+
+
+def map_entries(
+    kernels: KernelSet, x: object, axis: Axis, temperature: object, where: object, out: object
+) -> Any:
+    """A function with one result for each entry."""
+    rows = contiguous_rows(x, axis, temperature, where)
+    if rows is not None and (out is None or can_write_directly(out, x)):
+        target: Array = np.empty(x.shape, x.dtype) if out is None else out  # type: ignore
+        x2, temperatures = rows
+        out2 = target.reshape(x2.shape)
+        if x2.size <= STEP:
+            compute(kernels, x2, out2, temperatures, 0, len(x2))
+        else:
+            compute_all(kernels, x2, out2, temperatures)
+        return target
+    plan = RowPlan(x, axis, temperature, where)
+    given = None if out is None else check_out(out, plan.shape, plan.dtype)
+    if given is not None and given.flags.carray and not overlaps(given, plan):
+        target = given
+    else:
+        target = np.empty(plan.shape, plan.dtype)
+    if target.size and plan.is_direct:
+        shape = (plan.count, plan.classes)
+        compute_all(kernels, plan.x.reshape(shape), target.reshape(shape), plan.temperatures)
+    elif target.size:
+        map_staged(kernels, plan, target)
+    if given is None:
+        return target if target.ndim else target[()]
+    if target is not given:
+        given[...] = target
+    return given
+
+
+def map_staged(kernels: KernelSet, plan: RowPlan, target: Array) -> None:
+    """The same through buffers; columns of float32 numbers are computed as they lie."""
+
+    def visit(block: Block) -> None:
+        if plan.classes >= LONG:
+            compute_all(kernels, block.x, block.x, block.temperatures)
+        else:
+            compute(kernels, block.x, block.x, block.temperatures, 0, len(block.x))
+        if block.present is not None and kernels.empty is not None:
+            block.x[~block.present] = kernels.empty
+
+    staging = Staging(plan, visit, plan.compute_dtype, (), (target,), fill=None, in_place=True)
+    if (
+        kernels.columns is not None
+        and plan.x.dtype == FLOAT32
+        and plan.where is None
+        and plan.classes > SHORT
+        and plan.temperatures.size == 1
+        and lies_side_by_side(staging.x)
+        and lies_side_by_side(staging.outs[0])
+    ):
+        columns, temperature = kernels.columns, plan.temperatures[0]
+        staging.try_columns(
+            lambda x, out: kernel_choice.compute_columns(
+                columns, x, out, temperature, staging.streamed
+            ),
+            STRIP,
+        )
+    staging.run()
+
+
+def can_write_directly(out: object, x: Any) -> bool:
+    """May the kernels write to out as it lies, without a further look?"""
+    return (
+        type(out) is np.ndarray
+        and out.dtype is x.dtype
+        and out.shape == x.shape
+        and out.flags.carray
+        and (out is x or not np.may_share_memory(out, x))
+    )
+
+
+def overlaps(out: Array, plan: RowPlan) -> bool:
+    """Would writing to out destroy what is still to be read? Not if out is x itself."""
+    x, mask = plan.x, plan.where
+    if mask is not None and np.may_share_memory(out, mask):
+        return True
+    same = out.ctypes.data == x.ctypes.data and out.strides == x.strides and out.dtype == x.dtype
+    return bool(np.may_share_memory(out, x)) and not same
+
+
+def reduce_rows(
+    kernels: KernelSet,
+    x: object,
+    axis: Axis,
+    temperature: object,
+    where: object,
+    keepdims: bool,
+    out: object,
+) -> Any:
+    """A function with one result for each row."""
+    rows = contiguous_rows(x, axis, temperature, where) if out is None and not keepdims else None
+    if rows is not None:
+        numbers = np.empty(len(rows[0]), rows[0].dtype)
+        compute_all(kernels, rows[0], numbers, rows[1])
+        return result_or_out(numbers, x.shape[:-1], numbers.dtype)  # type: ignore[attr-defined]
+    plan = RowPlan(x, axis, temperature, where)
+    shape = plan.reduced_shape if keepdims else plan.row_shape
+    given = None if out is None else check_out(out, shape, plan.dtype)
+    numbers = np.empty(plan.count, plan.compute_dtype)
+    if plan.classes == 0 and kernels.empty is not None:
+        numbers[:] = kernels.empty
+    elif plan.is_direct:
+        compute_all(kernels, plan.x.reshape(plan.count, plan.classes), numbers, plan.temperatures)
+    else:
+        reduce_staged(kernels, plan, numbers)
+    return result_or_out(numbers, shape, plan.dtype, given)
+
+
+def reduce_staged(kernels: KernelSet, plan: RowPlan, numbers: Array) -> None:
+    """The same through buffers."""
+
+    def visit(block: Block) -> None:
+        results = numbers[block.rows]
+        if plan.classes >= LONG:
+            compute_all(kernels, block.x, results, block.temperatures)
+        else:
+            compute(kernels, block.x, results, block.temperatures, 0, len(block.x))
+        if block.present is not None and kernels.empty is not None:
+            results[~block.present] = kernels.empty
+
+    Staging(plan, visit, plan.compute_dtype, fill=None).run()
+
+
+def reduce_weighted(
+    kernel: Callable[..., None],
+    x: object,
+    weights: object,
+    axis: Axis,
+    temperature: object,
+    where: object,
+    return_sign: bool,
+    keepdims: bool,
+    out: object,
+) -> Any:
+    """logsumexp with weights: x and weights broadcast against each other, as in scipy."""
+    (array, present), (factors, weighted) = split_mask(x), split_mask(weights, "weights")
+    if weighted is not None:  # a class of weight 0 is not there
+        factors = np.where(weighted, factors, 0)
+    try:
+        shape = np.broadcast_shapes(array.shape, factors.shape)
+    except ValueError:
+        raise ValueError(
+            f"weights must broadcast against x, of shape {array.shape}, got shape {factors.shape}"
+        ) from None
+    plan = RowPlan(np.broadcast_to(array, shape), axis, temperature, where)
+    if present is not None:
+        plan.exclude(np.broadcast_to(present, shape))
+    factors = np.broadcast_to(factors, shape)
+    if plan.where is not None:
+        factors = np.where(plan.where, factors, 0)
+    row_shape = plan.reduced_shape if keepdims else plan.row_shape
+    given = None if out is None else check_out(out, row_shape, plan.dtype)
+    numbers, signs = np.full(plan.count, -np.inf), np.zeros(plan.count)
+
+    def visit(block: Block) -> None:
+        results = numbers[block.rows], signs[block.rows]
+        kernel(block.x, *block.others, *results, block.temperatures, 0, len(block.x))
+
+    plan.for_blocks(visit, FLOAT64, (factors,))
+    if not return_sign:
+        numbers[signs < 0] = np.nan  # the logarithm of a negative sum
+    result = result_or_out(numbers, row_shape, plan.dtype, given)
+    if not return_sign:
+        return result
+    return result, result_or_out(signs, row_shape, plan.dtype)
