@@ -23,7 +23,7 @@ from hotmax._kernels.softmax import (
     short,
     short_logs,
 )
-from hotmax._kernels.softmax.rows import BLOCK
+from hotmax._kernels.softmax.rows import SUM_BLOCK
 
 Array = np.ndarray
 Generator = np.random.Generator
@@ -38,14 +38,24 @@ BORDERS = (
     short.SHORT,
     short_logs.SHORT_LOGS,
     kernel_choice.GROUPED,
-    float64.STRIP,
+    float64.PARTIAL_SUMS,
     inversion.SUM_BLOCK,
-    float32.CHUNK,
+    float32.L1_CHUNK,
     kernel_choice.GROUPED_CACHED,
     overlapped.QUICK,
 )
-LONG_BORDERS = (overlapped.PART, BLOCK)
-ROWS = (1, 2, grouped.GROUP - 1, grouped.GROUP, grouped.GROUP + 1, 31, 33, 64, columns.STRIP + 1)
+LONG_BORDERS = (overlapped.ROW_PART, SUM_BLOCK)
+ROWS = (
+    1,
+    2,
+    grouped.ROW_GROUP - 1,
+    grouped.ROW_GROUP,
+    grouped.ROW_GROUP + 1,
+    31,
+    33,
+    64,
+    columns.STRIP + 1,
+)
 SMALL = 1 << 13  # entries of an ordinary batch
 
 

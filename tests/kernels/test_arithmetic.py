@@ -1,4 +1,4 @@
-"""The shared floating-point words against mpmath, with the accuracy that their docstrings claim."""
+"""Floating-point functions against mpmath, with the accuracy that their docstrings claim."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 import reference
 from numba import njit
 
-from hotmax._kernels.numeric import arithmetic as words
+from hotmax._kernels.numeric import arithmetic, double_double
 from hotmax._kernels.simd import vectors
-from hotmax._kernels.simd.staging import turned
+from hotmax._kernels.simd.staging import transpose
 from hotmax._kernels.softmax.short_logs import log1p_short
 
 mp = reference.mp
@@ -22,39 +22,39 @@ mp = reference.mp
 def exp2_parts_of(y, y_low):
     t, power = np.empty(y.size), np.empty(y.size)
     for i in range(y.size):
-        t[i], power[i] = words.exp2_parts(y[i], y_low[i])
+        t[i], power[i] = arithmetic.exp2_parts(y[i], y_low[i])
     return t, power
 
 
 @njit
-def exp2_plain_of(y):
+def exp2_33_bits_of(y):
     out = np.empty(y.size)
     for i in range(y.size):
-        out[i] = words.exp2_plain(y[i])
+        out[i] = arithmetic.exp2_33_bits(y[i])
     return out
 
 
 @njit
-def exp2_line32_of(x, slope, slope_low, origin):
+def exp2_biased32_of(x, beta, beta_lo, origin):
     out = np.empty(x.size, np.float32)
     for i in range(x.size):
-        out[i] = words.exp2_line32(x[i], slope, slope_low, origin)
+        out[i] = arithmetic.exp2_biased32(x[i], beta, beta_lo, origin)
     return out
 
 
 @njit
 def two_sum_of(a, b):
-    return words.two_sum(a, b)
+    return double_double.two_sum(a, b)
 
 
 @njit
-def two_difference_of(a, b):
-    return words.two_difference(a, b)
+def two_diff_of(a, b):
+    return double_double.two_diff(a, b)
 
 
 @njit
 def reciprocal_of(high, low):
-    return words.reciprocal(high, low)
+    return double_double.dd_reciprocal(high, low)
 
 
 @njit
@@ -96,26 +96,14 @@ def test_exp2_parts(rng):
     assert np.abs(t).max() < 0.4143  # 2**f - 1 with f up to 1/2
     worst = 0.0
     for i in range(y.size):
-        true = mp.mpf(2) ** (mp.mpf(y[i]) + mp.mpf(y_low[i]) + words.BIAS64)
+        true = mp.mpf(2) ** (mp.mpf(y[i]) + mp.mpf(y_low[i]) + arithmetic.BIAS64)
         worst = max(worst, relative(mp.mpf(power[i]) * (1 + mp.mpf(t[i])), true))
     assert worst < 2.0**-53
 
 
 def test_exp2_parts_polynomial():
     """The polynomial as written, evaluated exactly, beside 2**f."""
-    coefficients = (
-        words.LN2,
-        0.24022650695910097,
-        0.05550410866482166,
-        0.009618129107606887,
-        0.0013333558146395995,
-        0.00015403530441738291,
-        1.5252733853289477e-05,
-        1.3215442586728665e-06,
-        1.0178051724308302e-07,
-        7.072586161230777e-09,
-        4.456676030826705e-10,
-    )
+    coefficients = (arithmetic.LN2, *arithmetic.EXP2_COEFFICIENTS)
     worst = 0.0
     for f in np.linspace(-0.5, 0.5, 2001).tolist():
         value = mp.mpf(0)
@@ -129,62 +117,68 @@ def test_exp2_of_whole_numbers_is_exact():
     y = np.arange(-1140.0, 2.0)
     t, power = exp2_parts_of(y, np.zeros_like(y))
     assert (t == 0).all()
-    assert (power == np.ldexp(1.0, (y + words.BIAS64).astype(int))).all()
+    assert (power == np.ldexp(1.0, (y + arithmetic.BIAS64).astype(int))).all()
     y = np.arange(-1000.0, 2.0)
-    assert (exp2_plain_of(y) == np.exp2(y)).all()
+    assert (exp2_33_bits_of(y) == np.exp2(y)).all()
 
 
-def test_exp2_plain():
+def test_exp2_33_bits():
     """To 2**-33 relative, down to where it is cut off."""
     y = np.concatenate([grid(-1.0, 1.0, 2001, 1000), grid(-1000.0, 1.0, 1501, 1000)])
-    got = exp2_plain_of(y)
+    got = exp2_33_bits_of(y)
     assert max(relative(g, mp.mpf(2) ** mp.mpf(v)) for g, v in zip(got, y, strict=True)) < 2.0**-33
-    assert (exp2_plain_of(np.array([-1001.0, -1e300, -np.inf])) == 2.0**-1000).all()
+    assert (exp2_33_bits_of(np.array([-1001.0, -1e300, -np.inf])) == 2.0**-1000).all()
 
 
 @pytest.mark.parametrize("m", [0.0, 3.7, -80.0, 1000.0])
 @pytest.mark.parametrize("temperature", [1.0, 0.7, 30.0, -0.7])
-def test_exp2_line32(m, temperature, rng):
-    """exp(x / T) / 2**k in float32 arithmetic, from a two-word slope: within an ULP."""
-    from hotmax._kernels.softmax.float32 import line32, peak_of, unit_of
+def test_exp2_biased32(m, temperature, rng):
+    """exp(x / T) / 2**k in float32 arithmetic, from a double-double beta: within an ULP."""
+    from hotmax._kernels.softmax.float32 import exp2_constants, peak_exp, rounded_peak_exp
 
     m, size = float(np.float32(m)), abs(temperature)
-    constants = tuple(np.float32(c) for c in njit(lambda m, t: line32(m, t))(m, temperature))
+    constants = tuple(
+        np.float32(c) for c in njit(lambda m, t: exp2_constants(m, t))(m, temperature)
+    )
     k = 2 * round(m / size / math.log(2.0) / 2)
-    low = (k + words.LOWEST32) * math.log(2.0) * size
+    low = (k + arithmetic.LOWEST32) * math.log(2.0) * size
     v = np.concatenate([np.linspace(low, m, 1500), rng.uniform(m - 5 * size, m, 1500), [m]])
     v = np.clip(v.astype(np.float32), np.float32(low), np.float32(m))
     x = v if temperature > 0 else -v
-    got = exp2_line32_of(x, *constants)
-    unit = njit(lambda m, t: unit_of(m, t))(m, temperature)
+    got = exp2_biased32_of(x, *constants)
+    unit = njit(lambda m, t: peak_exp(m, t))(m, temperature)
     assert relative(unit, mp.exp(mp.mpf(m) / size) / mp.mpf(2) ** k) < 2.0**-32
-    assert njit(lambda m, t, line: peak_of(m, t, line))(m, temperature, constants) == got[-1]
+    assert (
+        njit(lambda m, t, line: rounded_peak_exp(m, t, line))(m, temperature, constants) == got[-1]
+    )
     worst = 0.0
     for g, one in zip(got.tolist(), x.tolist(), strict=True):
-        true = mp.exp(mp.mpf(one) / mp.mpf(temperature)) * mp.mpf(2) ** (words.BIAS32 - k)
-        if abs(mp.log(true, 2) - (words.BIAS32 + words.LOWEST32)) > 0.51:  # else it may be cut off
+        true = mp.exp(mp.mpf(one) / mp.mpf(temperature)) * mp.mpf(2) ** (arithmetic.BIAS32 - k)
+        lowest = arithmetic.BIAS32 + arithmetic.LOWEST32
+        if abs(mp.log(true, 2) - lowest) > 0.51:  # else it may be clipped
             worst = max(worst, reference.ulps(g, true, "float32"))
     assert worst < 1.0
-    assert float(got[0]) * words.UNBIAS32 < 2.0**-150  # cut off only where the result has become 0
+    # clipped only where the result is 0
+    assert float(got[0]) * arithmetic.UNBIAS32 < 2.0**-150
     far = np.array([low - 200 * size, -1e38, -np.inf]) / math.copysign(1.0, temperature)
-    assert not exp2_line32_of(far.astype(np.float32), *constants).any()
+    assert not exp2_biased32_of(far.astype(np.float32), *constants).any()
 
 
 def test_reach32():
     """Within reach, an exponential is right without a look at it."""
 
-    def both(x, slope, slope_low, origin):
-        e, shifted = words.exp2_unclipped32(x, slope, slope_low, origin)
-        return e, words.reach32(shifted)
+    def both(x, beta, beta_lo, origin):
+        e, shifted = arithmetic.exp2_unclipped32(x, beta, beta_lo, origin)
+        return e, arithmetic.reach32(shifted)
 
     run = njit(both)
-    line = np.float32(1.0), np.float32(0.0), words.ROUND32
+    line = np.float32(1.0), np.float32(0.0), arithmetic.ROUND32
     for k in range(-190, 70):
         for x in (np.float32(k), np.float32(k + 0.4), np.float32(k - 0.4)):
             e, reach = run(x, *line)
             if -185 <= k <= 63:
                 assert reach == k + 185
-                true = mp.mpf(2) ** (mp.mpf(float(x)) + words.BIAS32)
+                true = mp.mpf(2) ** (mp.mpf(float(x)) + arithmetic.BIAS32)
                 assert reference.ulps(float(e), true, "float32") < 1
             else:
                 assert reach > 248
@@ -193,7 +187,7 @@ def test_reach32():
 @pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 31, 33, 48, 100, 1000])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_top_two_and_ties(n, sign, rng):
-    from hotmax._kernels.softmax.float32 import count_ties, top_two
+    from hotmax._kernels.softmax.float32 import count_ties, two_largest
 
     sign = np.float32(sign)
     for turn in range(200):
@@ -201,10 +195,10 @@ def test_top_two_and_ties(n, sign, rng):
         if turn % 2:
             x = np.round(x)
         ordered = np.sort(np.append(sign * x, -np.inf))
-        assert top_two(x, sign) == (ordered[-1], ordered[-2])
+        assert two_largest(x, sign) == (ordered[-1], ordered[-2])
         assert count_ties(x, x[n // 2]) == (x == x[n // 2]).sum()
         x[turn % n] = np.nan
-        assert np.isnan(top_two(x, sign)[0])
+        assert np.isnan(two_largest(x, sign)[0])
 
 
 # --- log --------------------------------------------------------------------------------------
@@ -225,7 +219,7 @@ def test_log1p_parts(rng):
     worst = 0.0
     for value in s.tolist():
         low = value * float(rng.uniform(-(2.0**-53), 2.0**-53))
-        high, rest = words.log1p_parts(value, low)
+        high, rest = arithmetic.log1p_parts(value, low)
         true = mp.log1p(mp.mpf(value) + mp.mpf(low))
         if true == 0:
             assert high == rest == 0
@@ -272,13 +266,13 @@ def test_two_sum_and_two_difference_are_exact():
         s, e = two_sum_of(a, b)
         assert s == a + b
         assert Fraction(s) + Fraction(e) == Fraction(float(a)) + Fraction(float(b))
-        d, e = two_difference_of(a, b)
+        d, e = two_diff_of(a, b)
         assert d == a - b
         assert Fraction(d) + Fraction(e) == Fraction(float(a)) - Fraction(float(b))
 
 
 def test_reciprocal(rng):
-    """1 / (high + low) in two words."""
+    """1 / (high + low) in two arithmetic."""
     for high in 2.0 ** rng.uniform(0, 60, 2000):
         low = float(high * rng.uniform(-(2.0**-53), 2.0**-53))
         inverse, rest = reciprocal_of(float(high), low)
@@ -307,11 +301,12 @@ def test_maximum_keeps_nan():
 
 
 def test_constants():
-    assert float(1 / mp.log(2)) == words.LOG2E
-    assert float(1 / mp.log(2) - mp.mpf(words.LOG2E)) == words.LOG2E_LOW
-    assert float(mp.log(2)) == words.LN2
-    assert pytest.approx(float(mp.log(2) - mp.mpf(words.LN2_HIGH)), rel=1e-16) == words.LN2_LOW
-    assert all(k * words.LN2_HIGH == Fraction(words.LN2_HIGH) * k for k in (1, 3, 1075, 2**19 + 1))
+    assert float(1 / mp.log(2)) == arithmetic.LOG2E
+    assert float(1 / mp.log(2) - mp.mpf(arithmetic.LOG2E)) == arithmetic.LOG2E_LO
+    assert float(mp.log(2)) == arithmetic.LN2
+    head, tail = arithmetic.LN2_HEAD, arithmetic.LN2_TAIL
+    assert pytest.approx(float(mp.log(2) - mp.mpf(head)), rel=1e-16) == tail
+    assert all(k * head == Fraction(head) * k for k in (1, 3, 1075, 2**19 + 1))
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
@@ -323,7 +318,7 @@ def test_turned(kind, shape):
     source = around[2 : 2 + n, 3 : 3 + m]
     buffer = np.zeros((m + 4, n + 7), kind)
     target = buffer[1 : 1 + m, 2 : 2 + n]
-    turned(source, target, False)
+    transpose(source, target, False)
     np.testing.assert_array_equal(target, source.T)
     assert np.count_nonzero(buffer) == target.size
 
@@ -331,6 +326,6 @@ def test_turned(kind, shape):
     buffer = np.zeros((m * width + 16), kind)
     start = (-buffer.ctypes.data % 64) // buffer.itemsize
     target = buffer[start : start + m * width].reshape(m, width)[:, :n]
-    turned(source, target, True)
+    transpose(source, target, True)
     np.testing.assert_array_equal(target, source.T)
     assert np.count_nonzero(buffer) == target.size

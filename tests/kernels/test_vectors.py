@@ -104,11 +104,12 @@ def test_scaled_by(kind, rounds, rng):
 def test_some_of_a_vector(kind, count):
     @njit
     def copy(a, out, count):
-        v.store_some(out, 3, count, v.load_some(a, 2, count, a.dtype.type(7.0)) + a.dtype.type(0.0))
+        entries = v.load_partial(a, 2, count, a.dtype.type(7.0))
+        v.store_partial(out, 3, count, entries + a.dtype.type(0.0))
 
     @njit
     def whole(a, out, count):
-        v.store(out, 0, v.load_some(a, 2, count, a.dtype.type(7.0)))
+        v.store(out, 0, v.load_partial(a, 2, count, a.dtype.type(7.0)))
 
     a, out = np.arange(2 + count, dtype=kind), np.full(3 + WIDTH, -1, kind)
     copy(a, out, count)
@@ -125,7 +126,7 @@ def test_between_float_types(rng):
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(out, wide.astype(np.float32))
     again = np.empty(64)
-    by_vectors(lambda a: v.widened(a), 1)(out, again)
+    by_vectors(lambda a: v.to_float64(a), 1)(out, again)
     np.testing.assert_array_equal(again, out.astype(np.float64))
 
 
@@ -135,10 +136,10 @@ def test_across_a_vector(kind, rng):
     def across(a):
         x = v.load(a, 0)
         return (
-            v.sum_of(x),
+            v.horizontal_sum(x),
             v.entry(x, 5),
             v.any_of(x > a.dtype.type(0.5)),
-            v.entry(v.spread(a[3]), 6),
+            v.entry(v.splat(a[3]), 6),
         )
 
     a = rng.standard_normal(WIDTH).astype(kind)
@@ -159,7 +160,7 @@ def test_lines(kind, rng):
         line = v.load_line(a, 0)
         v.store(out, 0, v.choose(line > 0.0, v.fma(line, 2.0, line), -line))
         first, second = v.halves(line)
-        v.store(low, 0, v.widened(first))
+        v.store(low, 0, v.to_float64(first))
         v.store(high, 0, second)
 
     a = rng.standard_normal(LINE).astype(kind)
@@ -174,8 +175,8 @@ def test_steps_above():
 
     @njit
     def run(a, floor):
-        first, second = v.halves(v.steps_above(v.load_line(a, 0), floor))
-        return v.maximum_of(v.maximum(first, second))
+        first, second = v.halves(v.ulps_above(v.load_line(a, 0), floor))
+        return v.horizontal_maximum(v.maximum(first, second))
 
     floor = np.float32(2.0**23 + 100)
     a = np.arange(LINE, dtype=np.float32) + floor
@@ -193,7 +194,7 @@ def test_steps_above():
 def test_maximum_of(kind, place):
     @njit
     def run(a):
-        return v.maximum_of(v.load(a, 0))
+        return v.horizontal_maximum(v.load(a, 0))
 
     a = np.linspace(-3, -1, WIDTH).astype(kind)
     a[place] = 2

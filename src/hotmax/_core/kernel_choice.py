@@ -15,11 +15,16 @@ from hotmax._core.workspace import borrow, release
 from hotmax._kernels.simd.memory import LINE_BYTES
 from hotmax._kernels.simd.vectors import LINE
 from hotmax._kernels.softmax.columns import FACTS, SUMS
-from hotmax._kernels.softmax.float32 import CHUNK, FACTORS, settle as store_fence, top
-from hotmax._kernels.softmax.grouped import GROUP
+from hotmax._kernels.softmax.float32 import (
+    FACTORS,
+    L1_CHUNK,
+    row_maximum,
+    store_fence as store_fence,
+)
+from hotmax._kernels.softmax.grouped import ROW_GROUP
 from hotmax._kernels.softmax.lanes import LANES
-from hotmax._kernels.softmax.overlapped import KEEP
-from hotmax._kernels.softmax.rows import BLOCK, add_sums, block_sums
+from hotmax._kernels.softmax.overlapped import LONGEST_BUFFERED
+from hotmax._kernels.softmax.rows import SUM_BLOCK, add_sums, block_sums
 from hotmax._kernels.softmax.short import SHORT
 
 GROUPED, GROUPED_CACHED = 255, 1023  # see `longest_grouped`
@@ -67,14 +72,14 @@ def compute(
         and kernels.grouped is not None
         and classes <= (GROUPED_CACHED if x2.size <= STEP else GROUPED)
     ):
-        exps = np.empty((GROUP * -(-classes // LINE) + 1) * LINE, FLOAT32)
+        exps = np.empty((ROW_GROUP * -(-classes // LINE) + 1) * LINE, FLOAT32)
         kernels.grouped(x2, out, temperature, start, stop, exps, streamed)
     elif overlaps_rows(kernels, x2):
         cuts, turn = np.array([start, stop]), np.zeros(1, np.int64)
         compute_claimed(kernels, x2, out, temperature, cuts, turn, streamed)
     elif is_float32:
-        kernels.rows(x2, out, temperature, start, stop, np.empty(CHUNK, FLOAT32), streamed)
-    elif kernels.float64 is not None and classes <= BLOCK:
+        kernels.rows(x2, out, temperature, start, stop, np.empty(L1_CHUNK, FLOAT32), streamed)
+    elif kernels.float64 is not None and classes <= SUM_BLOCK:
         terms = borrow("exps", classes, FLOAT64)
         kernels.float64(x2, out, temperature, start, stop, terms, streamed)
         release("exps", terms)
@@ -95,7 +100,7 @@ def overlaps_rows(kernels: KernelSet, x2: Array) -> bool:
     return (
         kernels.overlapped is not None
         and x2.dtype == FLOAT32
-        and longest_grouped(x2) < x2.shape[1] <= KEEP
+        and longest_grouped(x2) < x2.shape[1] <= LONGEST_BUFFERED
     )
 
 
@@ -124,7 +129,7 @@ def compute_long(
 ) -> Any:
     """One long row, its blocks over threads: the same steps, so the same bits, as in a kernel."""
     n = x.size
-    blocks = -(-n // BLOCK)
+    blocks = -(-n // SUM_BLOCK)
     tops, sums = np.empty(blocks), np.empty((blocks, 3))
     sign = x.dtype.type(np.copysign(1.0, temperature))
 
@@ -132,17 +137,17 @@ def compute_long(
 
     def find_top(first: int, last: int) -> None:
         for b in range(first, last):
-            tops[b] = top(x[b * BLOCK : (b + 1) * BLOCK], sign)
+            tops[b] = row_maximum(x[b * SUM_BLOCK : (b + 1) * SUM_BLOCK], sign)
 
     def find_sums(first: int, last: int) -> None:
-        exps = np.empty(CHUNK, np.float32) if is_float32 else None
+        exps = np.empty(L1_CHUNK, np.float32) if is_float32 else None
         for b in range(first, last):
-            block = x[b * BLOCK : (b + 1) * BLOCK]
+            block = x[b * SUM_BLOCK : (b + 1) * SUM_BLOCK]
             sums[b] = block_sums(block, exps, m, temperature, block[:0])
 
     def write(first: int, last: int) -> None:
-        part = slice(first * BLOCK, last * BLOCK)
-        exps = np.empty(BLOCK, np.float32) if is_float32 else None
+        part = slice(first * SUM_BLOCK, last * SUM_BLOCK)
+        exps = np.empty(SUM_BLOCK, np.float32) if is_float32 else None
         finish(x[part], out[part], exps, m, temperature, total, streamed)
         store_fence()
 

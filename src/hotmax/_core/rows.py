@@ -32,7 +32,7 @@ from hotmax._core.arrays import (
 from hotmax._core.conversion import put
 from hotmax._core.workspace import borrow, release
 from hotmax._kernels.simd.memory import LINE_BYTES
-from hotmax._kernels.simd.staging import hide, turned as transpose_into
+from hotmax._kernels.simd.staging import fill_masked, transpose as transpose_into
 from hotmax._kernels.softmax.lanes import LANES
 from hotmax._kernels.softmax.short import SHORT
 
@@ -290,7 +290,7 @@ class Staging:
         if self.where is not None:
             mask, present = np.ascontiguousarray(self.where[index]), np.empty(len(buffer), np.bool_)
             absent = np.where(np.signbit(temperatures), np.inf, -np.inf).astype(self.dtype)
-            hide(buffer, mask, absent, present)
+            fill_masked(buffer, mask, absent, present)
         others = tuple(load(a[index], np.empty(source.shape, self.dtype)) for a in self.others)
         if self.in_place:
             results: tuple[Array, ...] = (buffer,)

@@ -29,7 +29,7 @@ from hotmax._kernels.losses.lanes import label_lanes
 from hotmax._kernels.losses.short import label_short
 from hotmax._kernels.losses.targets import target_rows
 from hotmax._kernels.softmax.lanes import LANES
-from hotmax._kernels.softmax.overlapped import KEEP
+from hotmax._kernels.softmax.overlapped import LONGEST_BUFFERED
 from hotmax._kernels.softmax.short import SHORT
 from hotmax._losses import generic
 
@@ -51,7 +51,7 @@ def label_losses(
     elif classes <= SHORT:
         label_lanes(x, labels, *options, np.empty(classes * LANES))
     elif x.dtype == FLOAT32:
-        exps = borrow("exps", min(classes, KEEP))
+        exps = borrow("exps", min(classes, LONGEST_BUFFERED))
         label_rows(x, labels, *options, exps)
         release("exps", exps)
     else:
@@ -71,7 +71,7 @@ def target_losses(
     """The same against rows of probabilities, of the type of x."""
     options = (weights, smoothing, scale, values, grads, temperature)
     if x.dtype == FLOAT32 and x.shape[1] > SHORT:
-        exps = borrow("exps", min(x.shape[1], KEEP))
+        exps = borrow("exps", min(x.shape[1], LONGEST_BUFFERED))
         target_rows(x, targets, *options, exps)
         release("exps", exps)
     else:

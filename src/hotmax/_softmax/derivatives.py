@@ -16,12 +16,12 @@ from hotmax._backends.operation import EVERYWHERE, NATIVE, dispatch, operation
 from hotmax._core.arrays import FLOAT64, Array, Axis, fill_masked, result_or_out
 from hotmax._core.rows import RowPlan
 from hotmax._kernels.softmax.derivatives import (
-    chance_rows,
     direction_rows,
-    heat_rows,
+    entropy_derivative_rows,
     hessian_rows,
     jacobian_rows,
-    spread_rows,
+    probability_rows,
+    temperature_derivative_rows,
 )
 from hotmax._softmax import generic_derivatives
 
@@ -30,7 +30,7 @@ def _probabilities(plan: RowPlan) -> tuple[Array, Array]:
     """p and 1 - p as (rows, classes), in float64; both 0 where `where` excludes a class."""
     p, complements = np.zeros(plan.shape), np.zeros(plan.shape)
     plan.for_blocks(
-        lambda block: chance_rows(block.x, *block.outs, block.temperatures),
+        lambda block: probability_rows(block.x, *block.outs, block.temperatures),
         FLOAT64,
         outs=(p, complements),
     )
@@ -264,7 +264,9 @@ def temperature_derivative(
     plan = RowPlan(x, axis, temperature, where)
     out = np.empty(plan.shape, plan.dtype)
     plan.for_blocks(
-        lambda block: heat_rows(block.x, *block.outs, block.temperatures), FLOAT64, outs=(out,)
+        lambda block: temperature_derivative_rows(block.x, *block.outs, block.temperatures),
+        FLOAT64,
+        outs=(out,),
     )
     return out if out.ndim else out[()]
 
@@ -319,7 +321,8 @@ def entropy_temperature_derivative(
     plan = RowPlan(x, axis, temperature, where)
     values = np.zeros(plan.count)
     plan.for_blocks(
-        lambda block: spread_rows(block.x, values[block.rows], block.temperatures), FLOAT64
+        lambda block: entropy_derivative_rows(block.x, values[block.rows], block.temperatures),
+        FLOAT64,
     )
     empty_rows = plan.empty_rows
     if empty_rows is not None:

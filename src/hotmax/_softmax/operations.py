@@ -28,7 +28,7 @@ SOFTMAX = KernelSet(
     empty=0.0,
     grouped=grouped.softmax_grouped,
     overlapped=overlapped.softmax_overlapped,
-    float64=kernels.softmax_rows_wide,
+    float64=kernels.softmax_rows_float64,
     columns=columns.softmax_columns,
 )
 

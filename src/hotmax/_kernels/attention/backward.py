@@ -28,15 +28,9 @@ from hotmax._kernels.attention.online_softmax import LARGEST32, LARGEST64, exp2_
 from hotmax._kernels.attention.scores import TILE_KEYS, score_tile
 from hotmax._kernels.attention.values import add_values
 from hotmax._kernels.compiler.compiling import inline, kernel
-from hotmax._kernels.numeric.arithmetic import (
-    LOG2E,
-    LOG2E_LOW,
-    exp2_narrow,
-    two_difference,
-    two_sum,
-)
+from hotmax._kernels.numeric.arithmetic import LOG2E, LOG2E_LO, exp2_float32
+from hotmax._kernels.numeric.double_double import dd_mul, two_diff, two_sum
 from hotmax._kernels.simd.vectors import fma
-from hotmax._kernels.softmax.float64 import product
 
 
 class GradientTile(NamedTuple):
@@ -64,11 +58,11 @@ def weight(scores, lo, r, j, bias, rise, rise_lo, beta2, beta2_lo, peak):
     """2**((rise * score + bias - peak) * beta2)."""
     if lo is None:
         z = fma(scores[r, j], np.float32(rise), bias)
-        return exp2_narrow((z - np.float32(peak)) * np.float32(beta2))
+        return exp2_float32((z - np.float32(peak)) * np.float32(beta2))
     else:
-        z, z_lo = product(scores[r, j], lo[r, j], rise, rise_lo)
+        z, z_lo = dd_mul(scores[r, j], lo[r, j], rise, rise_lo)
         total, carry = two_sum(z, bias)
-        d, d_lo = two_difference(total, peak)
+        d, d_lo = two_diff(total, peak)
         return exp2_double_double(d, d_lo + (carry + z_lo), beta2, beta2_lo)
 
 
@@ -80,11 +74,11 @@ def gradient_row(scores, lo, grads, grads_lo, r, size, first, tile):
     line = r if bias.shape[0] > 1 else 0
     adds_bias = bias.shape[0] > 0
     zero = scores.dtype.type(0.0)
-    rise, rise_lo, beta2, beta2_lo = beta, beta_lo, LOG2E, LOG2E_LOW
+    rise, rise_lo, beta2, beta2_lo = beta, beta_lo, LOG2E, LOG2E_LO
     if not tile.queries.has_bias:  # the peak is a score
         rise, rise_lo = 1.0, 0.0
         beta2 = min(beta * LOG2E, LARGEST32 if lo is None else LARGEST64)
-        beta2_lo = fma(beta, LOG2E, -beta2) + beta_lo * LOG2E + beta * LOG2E_LOW
+        beta2_lo = fma(beta, LOG2E, -beta2) + beta_lo * LOG2E + beta * LOG2E_LO
         beta2_lo = 0.0 if beta2 >= LARGEST64 else beta2_lo
     inverse = scores.dtype.type(1.0 / total)
     for j in range(size):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from hotmax._kernels.attention.values import DEPTH
 from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.simd.memory import borrowed, prefetch
-from hotmax._kernels.simd.vectors import WIDTH, fma, load, spread, store, turned_square
+from hotmax._kernels.simd.vectors import WIDTH, fma, load, splat, store, transposed_square
 
 DIRECT_QUERIES = 2  # with three queries packing takes no longer
 PREFETCH_KEYS = 64  # how far ahead: the hardware does not prefetch rows that are read in blocks
@@ -19,7 +19,7 @@ CACHE_LINE = 2 * WIDTH  # float32 numbers in a cache line
 @inline
 def add_products(q, start, keys, at, depth, total):
     """total + q . key, for WIDTH features from q[start] and WIDTH keys from keys[at] on."""
-    a, b, c, d, e, f, g, h = turned_square(keys, at, depth)
+    a, b, c, d, e, f, g, h = transposed_square(keys, at, depth)
     total = fma(a, q[start], total)
     total = fma(b, q[start + 1], total)
     total = fma(c, q[start + 2], total)
@@ -44,8 +44,8 @@ def score_directly(q, count, keys, first, last, scores):
     for r in range(count):
         for key in range(first, whole, 2 * WIDTH):
             even, odd = (
-                spread(zero),
-                spread(zero),
+                splat(zero),
+                splat(zero),
             )  # two sums, since each addition waits for the one before
             upcoming = (key + PREFETCH_KEYS) * depth
             for k in range(0, depth, WIDTH):
@@ -82,7 +82,7 @@ def add_values_directly(weights, count, depths, values, first, acc, factors):
             end = min(begin + DEPTH, depths[r])
             upcoming = (first + begin + PREFETCH_KEYS) * features
             for j in range(0, features, 2 * WIDTH):
-                even, odd = spread(zero), spread(zero)
+                even, odd = splat(zero), splat(zero)
                 for k in range(begin, end):
                     at = (first + k) * features + j
                     prefetch(line, upcoming)

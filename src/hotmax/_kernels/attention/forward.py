@@ -42,9 +42,9 @@ from hotmax._kernels.attention.scores import (
 )
 from hotmax._kernels.attention.values import add_values, divide_double_double
 from hotmax._kernels.compiler.compiling import inline, kernel
-from hotmax._kernels.numeric.arithmetic import two_sum
+from hotmax._kernels.numeric.double_double import two_sum
 from hotmax._kernels.simd.memory import borrowed, of_row
-from hotmax._kernels.simd.vectors import WIDTH, fma, load, maximum, store_some, widened
+from hotmax._kernels.simd.vectors import WIDTH, fma, load, maximum, store_partial, to_float64
 
 
 class LogitTerms(NamedTuple):
@@ -185,8 +185,8 @@ def finish(acc, acc_lo, m, has_bias, beta, sink, out, numbers):
             inverse = 1.0 / (total * unit)
             line, sums = out[r], acc[r]
             for j in range(0, line.size, WIDTH):
-                weighted = widened(load(sums, j)) * inverse
-                store_some(line, j, line.size - j, weighted)
+                weighted = to_float64(load(sums, j)) * inverse
+                store_partial(line, j, line.size - j, weighted)
         else:
             for j in range(out.shape[1]):
                 out[r, j] = divide_double_double(acc[r, j], acc_lo[r, j], total, rest)

@@ -21,17 +21,17 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from hotmax._kernels.compiler.compiling import inline, kernel
-from hotmax._kernels.numeric.arithmetic import two_sum
+from hotmax._kernels.numeric.double_double import two_sum
 from hotmax._kernels.simd.memory import borrowed, declare, fetch
 from hotmax._kernels.simd.vectors import (
     WIDTH,
     fma,
+    horizontal_sum,
     load,
-    load_some,
-    spread,
+    load_partial,
+    splat,
     store,
-    sum_of,
-    turned_square,
+    transposed_square,
 )
 
 # Size of a register tile. AVX2 has 16 registers of 8 float32: 6 x 2 hold sums, 4 operands. As
@@ -285,7 +285,7 @@ def pack_columns(x, panels, start):
 @inline
 def transpose_block(source, at, step, target, to, lanes):
     """target[to + i * lanes + j] = source[at + j * step + i], for i and j below WIDTH."""
-    columns = turned_square(source, at, step)
+    columns = transposed_square(source, at, step)
     for i in range(WIDTH):
         store(target, to + i * lanes, columns[i])
 
@@ -320,8 +320,8 @@ def are_finite(x, step, finite):
     for i in range(-(-x.shape[0] // step)):
         first, last = i * step * x.shape[1], min((i + 1) * step, x.shape[0]) * x.shape[1]
         whole = first + (last - first) // WIDTH * WIDTH
-        rest = spread(zero)
+        rest = splat(zero)
         for j in range(first, whole, WIDTH):
             rest = rest + load(line, j) * zero
-        rest = rest + load_some(line, whole, last - whole, zero) * zero
-        finite[i] = sum_of(rest) == 0.0
+        rest = rest + load_partial(line, whole, last - whole, zero) * zero
+        finite[i] = horizontal_sum(rest) == 0.0

@@ -22,27 +22,25 @@ from hotmax._kernels.numeric.arithmetic import (
     LOG2E,
     ROUND32,
     UNBIAS64,
+    exp2_33_bits,
+    exp2_float32,
     exp2_fraction32,
-    exp2_narrow,
     exp2_parts,
-    exp2_plain,
-    two_difference,
-    two_sum,
 )
+from hotmax._kernels.numeric.double_double import dd_mul, two_diff, two_sum
 from hotmax._kernels.simd.vectors import (
     WIDTH,
     choose,
     fma,
+    horizontal_maximum,
+    horizontal_sum,
     load,
     maximum,
-    maximum_of,
     scaled_by,
-    spread,
+    splat,
     store,
-    sum_of,
-    widened,
+    to_float64,
 )
-from hotmax._kernels.softmax.float64 import product
 
 LARGEST32 = 3e38
 FINITE32 = 2.0**128 - 2.0**104  # the largest float32: only -inf is below its negative
@@ -93,7 +91,7 @@ def weight_of_peak(m, beta2):
     """The float32 weight of a score equal to m."""
     if not abs(m) < np.inf:
         return 1.0
-    return exp2_plain(np.float64(m) * np.float64(beta2) - reference_exponent(m, beta2))
+    return exp2_33_bits(np.float64(m) * np.float64(beta2) - reference_exponent(m, beta2))
 
 
 @inline
@@ -101,7 +99,7 @@ def rescale_factor(m, peak, beta2):
     """The factor from weights relative to m to weights relative to the peak."""
     if m == peak or m == -np.inf:  # -inf: there is nothing to rescale
         return np.float32(1.0)
-    return exp2_narrow(np.float32(reference_exponent(m, beta2) - reference_exponent(peak, beta2)))
+    return exp2_float32(np.float32(reference_exponent(m, beta2) - reference_exponent(peak, beta2)))
 
 
 @inline
@@ -121,7 +119,7 @@ def exp_float32(scores, at, size, m, beta2):
     total = 0.0
     if abs(k) > LARGEST_WHOLE:  # not >=: a k below LARGEST_WHOLE may have been rounded up to it
         for j in range(at, at + size):
-            scores[j] = exp2_narrow((scores[j] - kind(m)) * kind(beta2))
+            scores[j] = exp2_float32((scores[j] - kind(m)) * kind(beta2))
             total += scores[j]
         return total
     origin = np.float32(np.float64(ROUND32) - k)
@@ -130,14 +128,14 @@ def exp_float32(scores, at, size, m, beta2):
         least = np.float32(max((k + NORMAL_EXPONENT) / np.float64(beta2), -FINITE32))
     # The step limits the length of a float32 sum, and so its rounding error.
     for start in range(at, at + size, TILE_KEYS):
-        even, odd = spread(kind(0.0)), spread(kind(0.0))
+        even, odd = splat(kind(0.0)), splat(kind(0.0))
         for j in range(start, min(start + TILE_KEYS, at + size), LANES32):
             near = exp2_shifted32(load(scores, j), least, beta2, origin)
             far = exp2_shifted32(load(scores, j + WIDTH), least, beta2, origin)
             store(scores, j, near)
             store(scores, j + WIDTH, far)
             even, odd = even + near, odd + far
-        total += sum_of(widened(even) + widened(odd))
+        total += horizontal_sum(to_float64(even) + to_float64(odd))
     return total
 
 
@@ -147,12 +145,12 @@ def max_of_panels(scores, at, size, m):
 
     nan must be found here: exp2_shifted32 of a nan score need not be nan.
     """
-    even = spread(scores.dtype.type(m))
+    even = splat(scores.dtype.type(m))
     odd = even
     for j in range(at, at + size, LANES32):
         even = maximum(load(scores, j), even)
         odd = maximum(load(scores, j + WIDTH), odd)
-    return maximum_of(maximum(even, odd))
+    return horizontal_maximum(maximum(even, odd))
 
 
 @kernel
@@ -182,7 +180,7 @@ def exp_scores_float32(scores, at, size, m, peak, beta2):
 @inline
 def exp2_double_double(d, d_lo, beta2, beta2_lo):
     """2**((d + d_lo) * beta2), rounded once; 0 for nan and below 2**LOWEST_EXPONENT."""
-    y, y_lo = product(d, d_lo, beta2, beta2_lo)
+    y, y_lo = dd_mul(d, d_lo, beta2, beta2_lo)
     inside = y >= LOWEST_EXPONENT
     y_lo = min(max(y_lo, -0.5), 0.5)  # beyond that beta is so large that only d matters
     t, power = exp2_parts(y if inside else LOWEST_EXPONENT, y_lo if inside else 0.0)
@@ -192,7 +190,7 @@ def exp2_double_double(d, d_lo, beta2, beta2_lo):
 @inline
 def exp_float64(scores, lo, r, size, m, beta2, beta2_lo):
     for j in range(size):
-        d, d_lo = two_difference(scores[r, j], m)
+        d, d_lo = two_diff(scores[r, j], m)
         scores[r, j] = exp2_double_double(d, d_lo + lo[r, j], beta2, beta2_lo)
     total, rest = 0.0, 0.0
     for j in range(size):
@@ -257,9 +255,9 @@ def denominator_of(peak, total, rest, has_bias, beta, beta_lo, sink):
         return np.inf, 0.0, sink
     z, z_lo = np.float64(peak), 0.0
     if not has_bias and abs(z) < np.inf:
-        z, z_lo = product(z, 0.0, beta, beta_lo)
+        z, z_lo = dd_mul(z, 0.0, beta, beta_lo)
     if sink > -np.inf:
-        d, d_lo = two_difference(sink, z)
+        d, d_lo = two_diff(sink, z)
         d, d_lo = two_sum(d, d_lo - z_lo)
         if d > LOG_LARGEST64:
             return np.inf, 0.0, sink

@@ -30,10 +30,9 @@ from hotmax._kernels.attention.gemm import (
     multiply_tile,
 )
 from hotmax._kernels.compiler.compiling import inline, kernel
-from hotmax._kernels.numeric.arithmetic import two_sum
+from hotmax._kernels.numeric.double_double import dd_div, dd_mul, two_sum
 from hotmax._kernels.simd.memory import of_row
 from hotmax._kernels.simd.vectors import fma
-from hotmax._kernels.softmax.float64 import over, product
 
 TILE_QUERIES = 96  # a multiple of the rows of a register tile; a tile stays in the L1 cache
 TILE_KEYS = 576  # a multiple of the lanes of a panel, and of the rows of a register tile
@@ -73,7 +72,7 @@ def set_betas(scale, temperature, beta, beta_lo):
         if scale != 0.0:
             beta[r] = scale / t
             if t != 0.0 and abs(beta[r]) < np.inf and beta[r] != 0.0:
-                beta_lo[r] = over(scale, 0.0, t)[1]
+                beta_lo[r] = dd_div(scale, 0.0, t)[1]
 
 
 @kernel
@@ -117,7 +116,7 @@ def bias_row_float32(scores, r, size, bias, bias_row, first, beta):
 def bias_row_float64(scores, lo, r, size, bias, bias_row, first, beta, beta_lo):
     for j in range(size):
         b = bias[bias_row, first + j]
-        z, z_lo = product(scores[r, j], lo[r, j], beta, beta_lo)
+        z, z_lo = dd_mul(scores[r, j], lo[r, j], beta, beta_lo)
         total, carry = two_sum(z, b)
         scores[r, j] = -np.inf if b == -np.inf else total
         lo[r, j] = carry + z_lo if abs(scores[r, j]) < np.inf else 0.0

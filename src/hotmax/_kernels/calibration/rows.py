@@ -17,14 +17,15 @@ from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.numeric.arithmetic import (
     BIAS64,
     LN2,
-    LN2_HIGH,
-    LN2_LOW,
+    LN2_HEAD,
+    LN2_TAIL,
     LOG2E,
     LOWEST64,
     ROUND64,
     UNBIAS64,
-    two_sum,
+    exp2_remainder,
 )
+from hotmax._kernels.numeric.double_double import two_sum
 from hotmax._kernels.simd.memory import of_row
 from hotmax._kernels.simd.vectors import add_in_any_order, bits64, float64_of, fma, maximum
 from hotmax._kernels.softmax.lanes import LANES
@@ -50,16 +51,7 @@ def exp2_biased(y):
     """2**(y + BIAS64) within about 1 ULP, for LOWEST64 <= y <= 1: exp2_parts without lo."""
     shifted = y + ROUND64
     f = y - (shifted - ROUND64)
-    g = f * f
-    even = fma(4.456676030826705e-10, g, 1.0178051724308302e-07)
-    odd = fma(7.072586161230777e-09, g, 1.3215442586728665e-06)
-    even = fma(even, g, 1.5252733853289477e-05)
-    odd = fma(odd, g, 0.00015403530441738291)
-    even = fma(even, g, 0.0013333558146395995)
-    odd = fma(odd, g, 0.009618129107606887)
-    even = fma(even, g, 0.05550410866482166)
-    odd = fma(odd, g, 0.24022650695910097)
-    t = fma(f, LN2, g * fma(even, f, odd))
+    t = fma(f, LN2, exp2_remainder(f))
     power = float64_of((bits64(shifted) << 52) + ((1023 + BIAS64) << 52))
     return fma(power, t, power)
 
@@ -91,7 +83,7 @@ def log1p_plain(s):
     series = fma(series, w, 1.0 / 5.0)
     series = fma(series, w, 1.0 / 3.0)
     series = 2.0 * r * (w * series)
-    return np.float64(k) * LN2_HIGH + (2.0 * r + (series + np.float64(k) * LN2_LOW))
+    return np.float64(k) * LN2_HEAD + (2.0 * r + (series + np.float64(k) * LN2_TAIL))
 
 
 # --- before the temperature is known ----------------------------------------------------------

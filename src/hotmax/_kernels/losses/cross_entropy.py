@@ -29,11 +29,12 @@ from hotmax._kernels.losses.probabilities import (
     shares_mass,
     write_probabilities,
 )
-from hotmax._kernels.numeric.arithmetic import add_double_double, two_difference, two_sum
+from hotmax._kernels.numeric.arithmetic import add_double_double
+from hotmax._kernels.numeric.double_double import dd_div, dd_mul, two_diff, two_sum
 from hotmax._kernels.simd.memory import of_row
 from hotmax._kernels.simd.vectors import add_in_any_order
-from hotmax._kernels.softmax.float32 import is_narrow, top
-from hotmax._kernels.softmax.float64 import STRIP, accumulate, combine, over, product, scale_of
+from hotmax._kernels.softmax.float32 import fits_float32, row_maximum
+from hotmax._kernels.softmax.float64 import PARTIAL_SUMS, accumulate, combine_sums, range_scale
 from hotmax._kernels.softmax.rows import (
     NAN,
     NOTHING,
@@ -76,9 +77,9 @@ def add_smoothing_sums(x, weights, totals, gaps, m, scale):
         v = np.float64(x[i]) * scale
         present = v > -np.inf
         weight = weights[i] if present else 0.0
-        d, d_lo = two_difference(peak, v if present else peak)
+        d, d_lo = two_diff(peak, v if present else peak)
         count += 1 if present else 0
-        term, term_lo = product(d, d_lo, weight, 0.0)
+        term, term_lo = dd_mul(d, d_lo, weight, 0.0)
         accumulate(totals, i, weight, 0.0)
         accumulate(gaps, i, term, term_lo)
     return count
@@ -87,12 +88,12 @@ def add_smoothing_sums(x, weights, totals, gaps, m, scale):
 @kernel
 def smoothing_sums_float64(x, weights, m, scale):
     """(count, W, W_lo, G, G_lo) over the classes above -inf: G sums weight * (m - x)."""
-    totals, gaps, count = np.zeros(2 * STRIP), np.zeros(2 * STRIP), 0
-    for start in range(0, x.size, STRIP):
-        part = slice(start, start + STRIP)
+    totals, gaps, count = np.zeros(2 * PARTIAL_SUMS), np.zeros(2 * PARTIAL_SUMS), 0
+    for start in range(0, x.size, PARTIAL_SUMS):
+        part = slice(start, start + PARTIAL_SUMS)
         count += add_smoothing_sums(x[part], weights[part], totals, gaps, m, scale)
-    total, total_lo = combine(totals, x.size)
-    gap, gap_lo = combine(gaps, x.size)
+    total, total_lo = combine_sums(totals, x.size)
+    gap, gap_lo = combine_sums(gaps, x.size)
     return np.float64(count), total, total_lo, gap, gap_lo
 
 
@@ -118,12 +119,12 @@ def smoothing_sums(x, weights, m, temperature, exps):
     if regime(m, temperature) != PLAIN:
         return smoothing_sums_limit(x, weights, m, temperature)
     if exps is not None:
-        if temperature > 0.0 and is_narrow(m, temperature):
+        if temperature > 0.0 and fits_float32(m, temperature):
             count, total, gaps = smoothing_sums_float32(x, weights, m)
             return count, total, 0.0, gaps / temperature, 0.0
-    scale = scale_of(temperature)
+    scale = range_scale(temperature)
     count, total, total_lo, gap, gap_lo = smoothing_sums_float64(x, weights, m, scale)
-    gap, gap_lo = product(gap, gap_lo, *over(1.0, 0.0, abs(scale * temperature)))
+    gap, gap_lo = dd_mul(gap, gap_lo, *dd_div(1.0, 0.0, abs(scale * temperature)))
     return count, total, total_lo, gap, gap_lo if gap < np.inf else 0.0
 
 
@@ -133,7 +134,7 @@ def loss_of(amount, amount_lo, gap, gap_lo, sums):
     if not gap < np.inf:
         return gap, 0.0
     log_sum, log_sum_lo = log_of_sums(*sums)
-    hi, lo = product(log_sum, log_sum_lo, amount, amount_lo)
+    hi, lo = dd_mul(log_sum, log_sum_lo, amount, amount_lo)
     return add_double_double(hi, lo, gap, gap_lo)
 
 
@@ -157,22 +158,22 @@ def label_row(x, label, options, grad, m, temperature, sums, exps, exps_kept):
         return np.nan
     own = np.float64(x[label])
     weight = weights[label] if weights.size else 1.0
-    kept, kept_lo = two_difference(1.0, smoothing)
-    amount, amount_lo = product(kept, kept_lo, weight, 0.0)
+    kept, kept_lo = two_diff(1.0, smoothing)
+    amount, amount_lo = dd_mul(kept, kept_lo, weight, 0.0)
     loss, loss_lo = 0.0, 0.0
     if amount > 0.0:
         loss, loss_lo = negative_log_probability(own, m, temperature, sums)
         if loss < np.inf:
-            loss, loss_lo = product(loss, loss_lo, amount, amount_lo)
+            loss, loss_lo = dd_mul(loss, loss_lo, amount, amount_lo)
     share, total = 0.0, 0.0
     if smoothing > 0.0:
         count, total, total_lo, gap, gap_lo = smoothing_sums(x, weights, m, temperature, exps)
         more, more_lo = loss_of(total, total_lo, gap, gap_lo, sums)
-        share, share_lo = over(smoothing, 0.0, count)
+        share, share_lo = dd_div(smoothing, 0.0, count)
         if not (loss < np.inf and more < np.inf):
             loss, loss_lo = np.inf, 0.0
         else:
-            more, more_lo = product(more, more_lo, share, share_lo)
+            more, more_lo = dd_mul(more, more_lo, share, share_lo)
             loss, loss_lo = add_double_double(loss, loss_lo, more, more_lo)
     if grad.size:
         p, others = probability_and_complement(own, m, temperature, sums)
@@ -205,7 +206,7 @@ def label_rows(x, labels, weights, smoothing, scale, values, grads, temperature,
             grad[:] = 0.0
             continue
         t = of_row(temperature, r)
-        m = top(x[r], sign_of(x, t))
+        m = row_maximum(x[r], sign_of(x, t))
         sums = row_sums(x[r], exps, m, t, x[min(r + 1, last)])
         if exps is not None:
             kept = exps.size >= x.shape[1]

@@ -27,10 +27,11 @@ from hotmax._kernels.losses.probabilities import (
     shares_mass,
     write_probabilities,
 )
-from hotmax._kernels.numeric.arithmetic import add_double_double, two_difference, two_sum
+from hotmax._kernels.numeric.arithmetic import add_double_double
+from hotmax._kernels.numeric.double_double import dd_div, dd_mul, two_diff, two_sum
 from hotmax._kernels.simd.memory import of_row
-from hotmax._kernels.softmax.float32 import top
-from hotmax._kernels.softmax.float64 import over, product, scale_of
+from hotmax._kernels.softmax.float32 import row_maximum
+from hotmax._kernels.softmax.float64 import range_scale
 from hotmax._kernels.softmax.rows import NAN, NOTHING, PLAIN, log_of_sums, regime, row_sums, sign_of
 
 SMALLEST_SQUARED = 2.0**-400  # the square of a smaller tau may underflow
@@ -78,9 +79,9 @@ def divided_gap(x, m, temperature):
         return 0.0 if shares_mass(x, sign, m, kind) else -np.inf, 0.0
     if sign * x == -np.inf:
         return -np.inf, 0.0
-    scale = scale_of(temperature)
-    d, d_lo = two_difference(x * scale, m * abs(scale))
-    z, z_lo = product(d, d_lo, *over(1.0, 0.0, abs(scale * temperature)))
+    scale = range_scale(temperature)
+    d, d_lo = two_diff(x * scale, m * abs(scale))
+    z, z_lo = dd_mul(d, d_lo, *dd_div(1.0, 0.0, abs(scale * temperature)))
     return z, z_lo if z > -np.inf else 0.0
 
 
@@ -92,7 +93,7 @@ def plain_gap(x, m, temperature, unit):
         return 0.0 if sign * x == m else -np.inf, 0.0
     if sign * x == -np.inf:
         return -np.inf, 0.0
-    return two_difference(sign * x * unit, m * unit)
+    return two_diff(sign * x * unit, m * unit)
 
 
 @kernel
@@ -229,7 +230,7 @@ def divergence_row(first, second, temperature, unit, work):
     a, a_lo = log_of_sums(*first.sums)
     b, b_lo = log_of_sums(*second.sums)
     offset, offset_lo = add_double_double(a, a_lo, -b, -b_lo)
-    offset, offset_lo = product(offset, offset_lo, tau, 0.0)
+    offset, offset_lo = dd_mul(offset, offset_lo, tau, 0.0)
     mean, mean_lo = write_centred(p, gaps, work.u)
     ratio, _ = add_double_double(mean, mean_lo, offset, offset_lo)
     ratio /= tau
@@ -292,7 +293,7 @@ def divergence_rows(x, y, scale, values, grads, grads_y, temperature):
     work = work_of(n)
     for r in range(x.shape[0]):
         t = of_row(temperature, r)
-        m, top_y = top(x[r], sign_of(x, t)), top(y[r], sign_of(x, t))
+        m, top_y = row_maximum(x[r], sign_of(x, t)), row_maximum(y[r], sign_of(x, t))
         kind, kind_y = regime(m, t), regime(top_y, t)
         if kind == NAN or kind == NOTHING or kind_y == NAN or kind_y == NOTHING:
             values[r] = np.nan
@@ -364,7 +365,7 @@ def distillation_rows(x, y, scale, values, grads_y, temperature):
     for r in range(x.shape[0]):
         t = of_row(temperature, r)
         grad = grads_y[r] if grads_y.shape[0] else grads_y.reshape(-1)
-        m, top_y = top(x[r], sign_of(x, t)), top(y[r], sign_of(x, t))
+        m, top_y = row_maximum(x[r], sign_of(x, t)), row_maximum(y[r], sign_of(x, t))
         kind, kind_y = regime(m, t), regime(top_y, t)
         if kind == NAN or kind == NOTHING or kind_y == NAN or kind_y == NOTHING:
             values[r], grad[:] = np.nan, np.nan

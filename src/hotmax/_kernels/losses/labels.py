@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hotmax._kernels.compiler.compiling import kernel
-from hotmax._kernels.numeric.arithmetic import two_sum
-from hotmax._kernels.softmax.float64 import STRIP, accumulate, combine, over
+from hotmax._kernels.numeric.double_double import dd_div, two_sum
+from hotmax._kernels.softmax.float64 import PARTIAL_SUMS, accumulate, combine_sums
 
 
 @kernel
@@ -56,11 +56,11 @@ def count_labels(labels, weights):
 @kernel
 def sum_compensated(values):
     """The sum of values as a double-double."""
-    sums = np.zeros(2 * STRIP)
-    for start in range(0, values.size, STRIP):
-        for i in range(min(STRIP, values.size - start)):
+    sums = np.zeros(2 * PARTIAL_SUMS)
+    for start in range(0, values.size, PARTIAL_SUMS):
+        for i in range(min(PARTIAL_SUMS, values.size - start)):
             accumulate(sums, i, values[start + i], 0.0)
-    total, lo = combine(sums, values.size)
+    total, lo = combine_sums(sums, values.size)
     if abs(total) < np.inf:
         return total, lo
     total = 0.0  # with an infinity lo would be nan
@@ -75,5 +75,5 @@ def mean_of_losses(values, count, count_lo):
     total, lo = sum_compensated(values)
     if count == 0.0:
         return 0.0
-    quotient, quotient_lo = over(total, lo - total / count * count_lo, count)
+    quotient, quotient_lo = dd_div(total, lo - total / count * count_lo, count)
     return quotient + quotient_lo if abs(quotient) < np.inf else quotient

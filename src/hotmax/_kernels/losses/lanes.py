@@ -15,21 +15,21 @@ from hotmax._kernels.losses.probabilities import (
     negative_log_probability,
     probability_and_complement,
 )
-from hotmax._kernels.numeric.arithmetic import UNBIAS64, reciprocal, two_sum
+from hotmax._kernels.numeric.arithmetic import UNBIAS64
+from hotmax._kernels.numeric.double_double import dd_mul, dd_reciprocal, two_sum
 from hotmax._kernels.simd.memory import of_row
 from hotmax._kernels.simd.vectors import fma
-from hotmax._kernels.softmax.float64 import product
 from hotmax._kernels.softmax.lanes import (
     BELOW,
-    BELOW_LOW,
-    HIGH,
+    BELOW_LO,
+    FIELDS,
+    HI,
     LANES,
-    LOW,
+    LO,
     PEAK,
     TIES,
-    WORDS,
     lane_sums,
-    set_slopes,
+    set_betas,
 )
 from hotmax._kernels.softmax.rows import PLAIN, regime
 
@@ -64,7 +64,7 @@ def write_losses(values, temperature, first, width, work, fields):
     """weight * -log p of each row."""
     for r in range(width):
         t = of_row(temperature, first + r)
-        sums = work[TIES + r], work[BELOW + r], work[BELOW_LOW + r]
+        sums = work[TIES + r], work[BELOW + r], work[BELOW_LO + r]
         hi, lo = negative_log_probability(fields[LABEL_LOGIT + r], work[PEAK + r], t, sums)
         loss, weight = hi + lo, fields[WEIGHT + r]
         values[first + r] = loss * weight if weight > 0.0 else 0.0
@@ -76,7 +76,7 @@ def scale_gradients(tile, powers, temperature, first, n, width, work, fields):
     for r in range(width):
         t, sums = (
             of_row(temperature, first + r),
-            (work[TIES + r], work[BELOW + r], work[BELOW_LOW + r]),
+            (work[TIES + r], work[BELOW + r], work[BELOW_LO + r]),
         )
         factor = fields[SCALE_OVER_T + r] * fields[WEIGHT + r]
         fields[AT_LABEL + r] = (
@@ -84,11 +84,11 @@ def scale_gradients(tile, powers, temperature, first, n, width, work, fields):
             * probability_and_complement(fields[LABEL_LOGIT + r], work[PEAK + r], t, sums)[1]
         )
         total, carry = two_sum(sums[0], sums[1])
-        inverse, inverse_lo = reciprocal(total, carry + sums[2])
-        work[HIGH + r], work[LOW + r] = product(inverse, inverse_lo, factor, 0.0)
+        inverse, inverse_lo = dd_reciprocal(total, carry + sums[2])
+        work[HI + r], work[LO + r] = dd_mul(inverse, inverse_lo, factor, 0.0)
     for c in range(n):
         for r in range(width):
-            p = work[HIGH + r] + fma(tile[c * LANES + r], work[HIGH + r], work[LOW + r])
+            p = work[HI + r] + fma(tile[c * LANES + r], work[HI + r], work[LO + r])
             tile[c * LANES + r] = p * powers[c * LANES + r] * UNBIAS64
 
 
@@ -105,12 +105,12 @@ def write_lanes(tile, labels, grads, first, width, fields):
 def label_lanes(x, labels, weights, smoothing, scale, values, grads, temperature, powers):
     options = LossOptions(weights, smoothing, scale)
     rows, n = x.shape
-    workspace = np.empty(WORDS + n * LANES)
-    work, tile, fields = workspace[:WORDS], workspace[WORDS:], np.empty(LABEL_FIELDS)
+    workspace = np.empty(FIELDS + n * LANES)
+    work, tile, fields = workspace[:FIELDS], workspace[FIELDS:], np.empty(LABEL_FIELDS)
     for first in range(0, rows, LANES):
         width = min(LANES, rows - first)
         if first == 0 or temperature.size > 1:
-            set_slopes(temperature, first, width, work)
+            set_betas(temperature, first, width, work)
             set_scales(scale, temperature, first, width, fields)
         plain = lane_sums(x, temperature, first, width, work, tile, powers)
         plain = load_lane_labels(x, labels, weights, first, width, work, fields) and plain
@@ -133,5 +133,5 @@ def label_lanes(x, labels, weights, smoothing, scale, values, grads, temperature
                 and regime(m, t) == PLAIN
                 and is_ordinary_factor(fields[SCALE_OVER_T + r] * fields[WEIGHT + r])
             ):
-                sums = work[TIES + r], work[BELOW + r], work[BELOW_LOW + r]
+                sums = work[TIES + r], work[BELOW + r], work[BELOW_LO + r]
                 values[row] = label_row(x[row], label, options, grad, m, t, sums, None, False)

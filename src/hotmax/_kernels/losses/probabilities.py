@@ -17,17 +17,21 @@ import numpy as np
 from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.numeric.arithmetic import (
     LOG2E,
-    LOG2E_LOW,
+    LOG2E_LO,
     UNBIAS64,
     add_double_double,
     exp2_parts,
-    reciprocal,
-    two_difference,
-    two_sum,
-    with_fraction,
 )
-from hotmax._kernels.softmax.float32 import is_narrow, softmax_narrow
-from hotmax._kernels.softmax.float64 import exponent, over, product, scale_of, softmax_wide
+from hotmax._kernels.numeric.double_double import (
+    dd_div,
+    dd_mul,
+    dd_one_plus,
+    dd_reciprocal,
+    two_diff,
+    two_sum,
+)
+from hotmax._kernels.softmax.float32 import fits_float32, softmax_float32
+from hotmax._kernels.softmax.float64 import exponent, range_scale, softmax_float64
 from hotmax._kernels.softmax.rows import (
     HARD,
     NAN,
@@ -72,9 +76,9 @@ def negative_log_probability(x, m, temperature, sums):
     log_sum, log_sum_lo = log_of_sums(*sums)
     if kind != PLAIN:
         return log_sum, log_sum_lo
-    scale = scale_of(temperature)
-    d, d_lo = two_difference(m * abs(scale), x * scale)
-    z, z_lo = product(d, d_lo, *over(1.0, 0.0, abs(scale * temperature)))
+    scale = range_scale(temperature)
+    d, d_lo = two_diff(m * abs(scale), x * scale)
+    z, z_lo = dd_mul(d, d_lo, *dd_div(1.0, 0.0, abs(scale * temperature)))
     if not z < np.inf:
         return np.inf, 0.0
     return add_double_double(log_sum, log_sum_lo, z, z_lo)
@@ -89,19 +93,19 @@ def probability_and_complement(x, m, temperature, sums):
     ties, below, below_lo = sums
     sign = math.copysign(1.0, temperature)
     total, carry = two_sum(ties, below)
-    inverse, inverse_lo = reciprocal(total, carry + below_lo)
+    inverse, inverse_lo = dd_reciprocal(total, carry + below_lo)
     if shares_mass(x, sign, m, kind) if kind != PLAIN else sign * x == m:
         others, carry = two_sum(ties - 1.0, below)
-        rest = product(others, carry + below_lo, inverse, inverse_lo)
+        rest = dd_mul(others, carry + below_lo, inverse, inverse_lo)
         return inverse + inverse_lo, rest[0] + rest[1]
     if kind != PLAIN:
         return 0.0, 1.0
-    scale = scale_of(temperature)
-    beta2, beta2_lo = over(LOG2E, LOG2E_LOW, abs(scale * temperature))
+    scale = range_scale(temperature)
+    beta2, beta2_lo = dd_div(LOG2E, LOG2E_LO, abs(scale * temperature))
     y, y_lo = exponent(x * scale, m * abs(scale), beta2, beta2_lo)
     t, power = exp2_parts(y, y_lo)
-    e, e_lo = with_fraction(power, t)
-    p, p_lo = product(e, e_lo, inverse, inverse_lo)
+    e, e_lo = dd_one_plus(power, t)
+    p, p_lo = dd_mul(e, e_lo, inverse, inverse_lo)
     p, p_lo = p * UNBIAS64, p_lo * UNBIAS64
     return p + p_lo, (1.0 - p) - p_lo
 
@@ -167,14 +171,14 @@ def write_probabilities(x, out, factor, m, temperature, sums, exps, kept):
             out[i] *= factor
     else:
         if exps is not None:
-            if is_narrow(m, temperature) and 2.0**-50 < factor / total < 2.0**50:
-                softmax_narrow(x, out, exps, kept, m, temperature, total / factor, False)
+            if fits_float32(m, temperature) and 2.0**-50 < factor / total < 2.0**50:
+                softmax_float32(x, out, exps, kept, m, temperature, total / factor, False)
                 return
-        inverse, inverse_lo = reciprocal(total, carry + below_lo)
+        inverse, inverse_lo = dd_reciprocal(total, carry + below_lo)
         large, rest = abs(factor) >= LARGE_FACTOR, 1.0
         if abs(factor) > 2.0**500:  # its double-double product would overflow
             factor, rest = factor * 2.0**-500, 2.0**500
-        hi, lo = product(inverse, inverse_lo, factor, 0.0)
-        softmax_wide(x, out, m, temperature, hi, lo, False)
+        hi, lo = dd_mul(inverse, inverse_lo, factor, 0.0)
+        softmax_float64(x, out, m, temperature, hi, lo, False)
         if large:
             clear_vanished(x, out, m, temperature, rest)

@@ -17,9 +17,9 @@ from hotmax._kernels.losses.probabilities import (
     probability_and_complement,
     write_probabilities,
 )
-from hotmax._kernels.numeric.arithmetic import two_sum
+from hotmax._kernels.numeric.double_double import two_sum
 from hotmax._kernels.simd.memory import of_row
-from hotmax._kernels.softmax.float32 import top
+from hotmax._kernels.softmax.float32 import row_maximum
 from hotmax._kernels.softmax.rows import NAN, NOTHING, regime, row_sums, sign_of
 
 
@@ -59,7 +59,7 @@ def focal_rows(x, labels, weights, gamma, scale, values, grads, temperature):
         if labels[r] < 0:
             continue
         t = of_row(temperature, r)
-        m = top(x[r], sign_of(x, t))
+        m = row_maximum(x[r], sign_of(x, t))
         sums = row_sums(x[r], None, m, t, x[r])
         own, weight = x[r, labels[r]], weights[labels[r]] if weights.size else 1.0
         p, others = probability_and_complement(own, m, t, sums)
@@ -84,7 +84,7 @@ def mae_rows(x, labels, scale, values, grads, temperature):
         if labels[r] < 0:
             continue
         t = of_row(temperature, r)
-        m = top(x[r], sign_of(x, t))
+        m = row_maximum(x[r], sign_of(x, t))
         sums = row_sums(x[r], None, m, t, x[r])
         p, others = probability_and_complement(x[r, labels[r]], m, t, sums)
         values[r] = others
@@ -110,7 +110,7 @@ def brier_rows(x, labels, scale, values, grads, temperature):
         if label < 0:
             continue
         t = of_row(temperature, r)
-        m = top(x[r], sign_of(x, t))
+        m = row_maximum(x[r], sign_of(x, t))
         kind = regime(m, t)
         if kind == NAN or kind == NOTHING:
             values[r], grad[:] = np.nan, np.nan

@@ -11,20 +11,28 @@ import numpy as np
 from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.losses.cross_entropy import LossOptions, label_row
 from hotmax._kernels.losses.probabilities import is_ordinary_factor
-from hotmax._kernels.numeric.arithmetic import exp2_plain
+from hotmax._kernels.numeric.arithmetic import exp2_33_bits
 from hotmax._kernels.simd.memory import borrowed, of_row
-from hotmax._kernels.simd.vectors import WIDTH, choose, load, spread, store, store_some, widened
-from hotmax._kernels.softmax.float32 import top
+from hotmax._kernels.simd.vectors import (
+    WIDTH,
+    choose,
+    load,
+    splat,
+    store,
+    store_partial,
+    to_float64,
+)
+from hotmax._kernels.softmax.float32 import row_maximum
 from hotmax._kernels.softmax.rows import PLAIN, limit_sums, regime, sign_of
-from hotmax._kernels.softmax.short import room_for_group, turn_group_in, turn_group_out
+from hotmax._kernels.softmax.short import group_buffers, load_group, store_group
 from hotmax._kernels.softmax.short_logs import (
-    HEAT,
+    TEMPERATURES,
     are_plain,
     gap,
+    group_fields,
     log1p_short,
     peaks_of,
     take_temperatures,
-    words_of,
 )
 
 # Offsets of the fields of WIDTH rows in `fields`: logit and weight of the label; scale / T, and
@@ -52,10 +60,10 @@ def load_group_labels(x, labels, weights, first, width, fields):
 @inline
 def add_up(tile, n, row_fields, terms, fields):
     """Exponentials into `terms`, and their sums into TIES and BELOW."""
-    ties, below = spread(0.0), spread(0.0)
+    ties, below = splat(0.0), splat(0.0)
     for c in range(n):
         d = gap(tile, c, row_fields)
-        e = exp2_plain(d * row_fields[2])
+        e = exp2_33_bits(d * row_fields[2])
         store(terms, c * WIDTH, e)
         ties = ties + choose(d < 0.0, 0.0, 1.0)
         below = below + choose(d < 0.0, e, 0.0)
@@ -68,7 +76,9 @@ def losses_of(row_fields, fields):
     """weight * (log(ties + below) + (m - x) / T)."""
     sign, m, inverse, weight = row_fields[0], row_fields[1], row_fields[3], load(fields, WEIGHT)
     rest = (load(fields, TIES) - 1.0) + load(fields, BELOW)
-    loss = (widened(m) - widened(sign) * load(fields, LABEL_LOGIT)) * inverse + log1p_short(rest)
+    loss = (to_float64(m) - to_float64(sign) * load(fields, LABEL_LOGIT)) * inverse + log1p_short(
+        rest
+    )
     return choose(weight > 0.0, loss * weight, 0.0)
 
 
@@ -100,9 +110,9 @@ def mark_labels(tile, terms, labels, first, width, fields):
 def label_short(x, labels, weights, smoothing, scale, values, grads, temperature):
     options = LossOptions(weights, smoothing, scale)
     rows, n = x.shape
-    tile, copied = room_for_group(n)
+    tile, copied = group_buffers(n)
     terms, fields = np.empty(tile.size), np.zeros(LABEL_FIELDS)
-    signs, temperature_fields = np.empty(WIDTH, np.float32), np.empty(HEAT)
+    signs, temperature_fields = np.empty(WIDTH, np.float32), np.empty(TEMPERATURES)
     x, values = borrowed(x), borrowed(values)
     source, target = x.reshape(-1), borrowed(grads).reshape(-1)
     between = True
@@ -113,23 +123,23 @@ def label_short(x, labels, weights, smoothing, scale, values, grads, temperature
             for r in range(WIDTH):
                 fields[SCALE_OVER_T + r] = scale / of_row(temperature, min(first + r, rows - 1))
         ordinary = load_group_labels(x, labels, weights, first, width, fields)
-        turn_group_in(source, first, width, n, copied, tile)
+        load_group(source, first, width, n, copied, tile)
         m = peaks_of(tile, n, load(signs, 0))
-        row_fields = words_of(m, signs, temperature_fields)
+        row_fields = group_fields(m, signs, temperature_fields)
         add_up(tile, n, row_fields, terms, fields)
         if smoothing == 0.0:
-            store_some(values, first, width, losses_of(row_fields, fields))
+            store_partial(values, first, width, losses_of(row_fields, fields))
             if grads.shape[0]:
                 write_gradients(tile, n, terms, fields)
                 mark_labels(tile, terms, labels, first, width, fields)
-                turn_group_out(tile, n, copied, target, first, width)
+                store_group(tile, n, copied, target, first, width)
             if ordinary and are_plain(m, between):
                 continue
         for r in range(width):
             row, label = first + r, labels[first + r]
             t = of_row(temperature, row)
             grad = grads[row] if grads.shape[0] else grads.reshape(-1)
-            peak = top(x[row], sign_of(x, t))
+            peak = row_maximum(x[row], sign_of(x, t))
             plain = regime(peak, t) == PLAIN
             if label < 0:
                 values[row] = 0.0

@@ -22,10 +22,11 @@ from hotmax._kernels.losses.probabilities import (
     shares_mass,
     write_probabilities,
 )
-from hotmax._kernels.numeric.arithmetic import add_double_double, two_difference
+from hotmax._kernels.numeric.arithmetic import add_double_double
+from hotmax._kernels.numeric.double_double import dd_div, dd_mul, two_diff
 from hotmax._kernels.simd.memory import of_row
-from hotmax._kernels.softmax.float32 import top
-from hotmax._kernels.softmax.float64 import STRIP, accumulate, combine, over, product, scale_of
+from hotmax._kernels.softmax.float32 import row_maximum
+from hotmax._kernels.softmax.float64 import PARTIAL_SUMS, accumulate, combine_sums, range_scale
 from hotmax._kernels.softmax.rows import NAN, NOTHING, PLAIN, regime, row_sums, sign_of
 
 
@@ -36,10 +37,10 @@ def add_targets(x, y, weights, amounts, gaps, m, scale):
     for i in range(x.size):
         v = np.float64(x[i]) * scale
         present = v > -np.inf
-        amount, amount_lo = product(np.float64(y[i]), 0.0, weights[i], 0.0)
+        amount, amount_lo = dd_mul(np.float64(y[i]), 0.0, weights[i], 0.0)
         lost += 1 if amount > 0.0 and not present else 0
-        d, d_lo = two_difference(peak, v if present else peak)
-        term, term_lo = product(d, d_lo, amount, amount_lo)
+        d, d_lo = two_diff(peak, v if present else peak)
+        term, term_lo = dd_mul(d, d_lo, amount, amount_lo)
         accumulate(amounts, i, amount, amount_lo)
         accumulate(gaps, i, term, term_lo)
     return lost
@@ -49,16 +50,16 @@ def add_targets(x, y, weights, amounts, gaps, m, scale):
 def target_parts(x, y, weights, m, temperature):
     """(A, A_lo, B, B_lo) of a row of probabilities, before smoothing."""
     kind, sign = regime(m, temperature), math.copysign(1.0, temperature)
-    scale = scale_of(temperature) if kind == PLAIN else sign
-    amounts, gaps, lost = np.zeros(2 * STRIP), np.zeros(2 * STRIP), 0
-    for start in range(0, x.size, STRIP):
-        part = slice(start, start + STRIP)
+    scale = range_scale(temperature) if kind == PLAIN else sign
+    amounts, gaps, lost = np.zeros(2 * PARTIAL_SUMS), np.zeros(2 * PARTIAL_SUMS), 0
+    for start in range(0, x.size, PARTIAL_SUMS):
+        part = slice(start, start + PARTIAL_SUMS)
         peak = m if kind == PLAIN else 0.0
         lost += add_targets(x[part], y[part], weights[part], amounts, gaps, peak, scale)
-    amount, amount_lo = combine(amounts, x.size)
+    amount, amount_lo = combine_sums(amounts, x.size)
     if kind == PLAIN and lost == 0:
-        gap, gap_lo = combine(gaps, x.size)
-        gap, gap_lo = product(gap, gap_lo, *over(1.0, 0.0, abs(scale * temperature)))
+        gap, gap_lo = combine_sums(gaps, x.size)
+        gap, gap_lo = dd_mul(gap, gap_lo, *dd_div(1.0, 0.0, abs(scale * temperature)))
         if not gap < np.inf:  # overflow: inf, or nan from its lo part
             return amount, amount_lo, np.inf, 0.0
         return amount, amount_lo, gap, gap_lo
@@ -83,25 +84,25 @@ def target_row(x, y, options, grad, m, temperature, sums, exps, exps_kept):
     if kind == NAN or kind == NOTHING:
         grad[:] = np.nan
         return np.nan
-    kept, kept_lo = two_difference(1.0, smoothing)
+    kept, kept_lo = two_diff(1.0, smoothing)
     amount, amount_lo, loss, loss_lo = 0.0, 0.0, 0.0, 0.0
     if kept > 0.0:
         amount, amount_lo, gap, gap_lo = target_parts(x, y, weights, m, temperature)
         loss, loss_lo = loss_of(amount, amount_lo, gap, gap_lo, sums)
-        amount, amount_lo = product(amount, amount_lo, kept, kept_lo)
+        amount, amount_lo = dd_mul(amount, amount_lo, kept, kept_lo)
         if loss < np.inf:
-            loss, loss_lo = product(loss, loss_lo, kept, kept_lo)
+            loss, loss_lo = dd_mul(loss, loss_lo, kept, kept_lo)
     share, share_lo = 0.0, 0.0
     if smoothing > 0.0:
         count, total, total_lo, gap, gap_lo = smoothing_sums(x, weights, m, temperature, exps)
         more, more_lo = loss_of(total, total_lo, gap, gap_lo, sums)
-        share, share_lo = over(smoothing, 0.0, count)
+        share, share_lo = dd_div(smoothing, 0.0, count)
         if not (loss < np.inf and more < np.inf):
             loss, loss_lo = np.inf, 0.0
         else:
-            more, more_lo = product(more, more_lo, share, share_lo)
+            more, more_lo = dd_mul(more, more_lo, share, share_lo)
             loss, loss_lo = add_double_double(loss, loss_lo, more, more_lo)
-        total, total_lo = product(total, total_lo, share, share_lo)
+        total, total_lo = dd_mul(total, total_lo, share, share_lo)
         amount, amount_lo = add_double_double(amount, amount_lo, total, total_lo)
     if grad.size:
         divisor = divisor_of(m, temperature)
@@ -120,7 +121,7 @@ def target_row(x, y, options, grad, m, temperature, sums, exps, exps_kept):
             else 1.0
         )
         if others < 0.5:  # A p - a as (A - a) - A (1 - p), which keeps its digits near p = 1
-            own, own_lo = product(kept * np.float64(y[first]) + share, 0.0, weights[first], 0.0)
+            own, own_lo = dd_mul(kept * np.float64(y[first]) + share, 0.0, weights[first], 0.0)
             rest = (amount - own) + (amount_lo - own_lo)
             grad[first] = (rest - amount * others) * scale / reach
         finish_division(grad, temperature, divisor)
@@ -137,7 +138,7 @@ def target_rows(x, y, weights, smoothing, scale, values, grads, temperature, exp
     for r in range(x.shape[0]):
         grad = grads[r] if grads.shape[0] else grads.reshape(-1)
         t = of_row(temperature, r)
-        m = top(x[r], sign_of(x, t))
+        m = row_maximum(x[r], sign_of(x, t))
         sums = row_sums(x[r], exps, m, t, x[min(r + 1, last)])
         if exps is not None:
             kept = exps.size >= x.shape[1]

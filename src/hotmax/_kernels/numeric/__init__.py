@@ -1,1 +1,1 @@
-"""Floating-point arithmetic: exp, log1p, sums, half precision, sparse products."""
+"""Floating-point arithmetic: exp, log1p, double-double, half precision, sparse products."""

@@ -1,6 +1,6 @@
-"""The shared floating-point words: error-free sums, exp and log in two words.
+"""exp2 and log1p in float64 and float32, with their constants and polynomials.
 
-They take numbers or vectors; only log1p_parts, which branches, takes numbers alone.
+The functions take numbers or vectors; only log1p_parts, which branches, takes numbers alone.
 """
 
 from __future__ import annotations
@@ -8,42 +8,44 @@ from __future__ import annotations
 import numpy as np
 
 from hotmax._kernels.compiler.compiling import inline, kernel
-from hotmax._kernels.simd.vectors import bits64, choose, float64_of, fma, scaled_by, steps_above
+from hotmax._kernels.numeric.double_double import two_sum
+from hotmax._kernels.simd.vectors import bits64, choose, float64_of, fma, scaled_by, ulps_above
 
 LOG2E = 1.4426950408889634  # log2(e), rounded
-LOG2E_LOW = 2.0355273740931033e-17  # what the rounding left over
+LOG2E_LO = 2.0355273740931033e-17  # log2(e) - LOG2E
 LN2 = 0.6931471805599453
-LN2_REST = 2.3190468138462996e-17
-LN2_HIGH = 0.6931471803691238  # ln 2 to 33 bits: times an exponent it is exact
-LN2_LOW = 1.9082149292705877e-10
+LN2_LO = 2.3190468138462996e-17  # ln 2 - LN2
+LN2_HEAD = 0.6931471803691238  # ln 2 to 33 bits: its product with an exponent is exact
+LN2_TAIL = 1.9082149292705877e-10  # ln 2 - LN2_HEAD
 ROUND64 = 6755399441055744.0  # 1.5 * 2**52: adding it rounds a float64 to an integer
 ROUND32 = np.float32(12582912.0)  # 1.5 * 2**23: the same for float32
 
-# exp2 results carry a factor 2**BIAS until the last multiplication, which then rounds once even
-# where the result is subnormal.
+# Results of exp2 carry a factor 2**BIAS until the last multiplication: a subnormal result is then
+# rounded only once.
 BIAS64 = 200
 BIAS32 = 64
 UNBIAS64 = 2.0**-BIAS64
 _ONE64 = np.float64(2.0**BIAS64)
 UNBIAS32 = 2.0**-BIAS32
-LOWEST64 = -1140.0  # 2**LOWEST is 0 in the output type, for any number of classes
+LOWEST64 = -1140.0  # 2**LOWEST64 is 0 in the output type, for any number of classes
 LOWEST32 = -185.0
 
 
-@inline
-def two_sum(a, b):
-    """(s, e): s = a + b rounded, and s + e = a + b exactly."""
-    s = a + b
-    t = s - a
-    return s, (a - (s - t)) + (b - t)
-
-
-@inline
-def two_difference(a, b):
-    """(d, e): d = a - b rounded, and d + e = a - b exactly."""
-    d = a - b
-    t = d - a
-    return d, (a - (d - t)) - (b + t)
+# Of (2**f - 1 - f ln 2) / f**2 on [-1/2, 1/2]: with ln 2 the minimax fit of (2**f - 1) / f, within
+# 2**-56.
+EXP2_COEFFICIENTS = (
+    0.24022650695910097,
+    0.05550410866482166,
+    0.009618129107606887,
+    0.0013333558146395995,
+    0.00015403530441738291,
+    1.5252733853289477e-05,
+    1.3215442586728665e-06,
+    1.0178051724308302e-07,
+    7.072586161230777e-09,
+    4.456676030826705e-10,
+)
+_C0, _C1, _C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9 = EXP2_COEFFICIENTS
 
 
 @inline
@@ -60,44 +62,38 @@ def power_of_two(k):
 
 
 @inline
-def reciprocal(high, low):
-    """1 / (high + low) in two words."""
-    inverse = 1.0 / high
-    return inverse, inverse * (fma(-high, inverse, 1.0) - low * inverse)
+def exp2_remainder(f):
+    """2**f - 1 - f ln 2 for -1/2 <= f <= 1/2.
+
+    Even and odd powers are summed apart: half the latency of one chain.
+    """
+    g = f * f
+    odd = fma(_C9, g, _C7)
+    even = fma(_C8, g, _C6)
+    odd = fma(odd, g, _C5)
+    even = fma(even, g, _C4)
+    odd = fma(odd, g, _C3)
+    even = fma(even, g, _C2)
+    odd = fma(odd, g, _C1)
+    even = fma(even, g, _C0)
+    return g * fma(odd, f, even)
 
 
 @inline
-def exp2_parts(y, y_low):
-    """(t, power): 2**(y + y_low + BIAS64) = power * (1 + t), for -1140 <= y <= 1.
+def exp2_parts(y, y_lo):
+    """(t, power): 2**(y + y_lo + BIAS64) = power * (1 + t), for -1140 <= y <= 1.
 
-    t keeps its own digits, so that no rounding of 1 + t enters a sum. The polynomial is the
-    minimax fit of (2**f - 1) / f on [-1/2, 1/2]: 2**-56 off, checked in test_arithmetic.py.
+    t is not added to 1, so that no rounding of 1 + t enters a sum.
     """
     shifted = y + ROUND64
-    f = (y - (shifted - ROUND64)) + y_low
-    g = f * f  # even and odd powers apart: half the latency of one chain
-    even = fma(4.456676030826705e-10, g, 1.0178051724308302e-07)
-    odd = fma(7.072586161230777e-09, g, 1.3215442586728665e-06)
-    even = fma(even, g, 1.5252733853289477e-05)
-    odd = fma(odd, g, 0.00015403530441738291)
-    even = fma(even, g, 0.0013333558146395995)
-    odd = fma(odd, g, 0.009618129107606887)
-    even = fma(even, g, 0.05550410866482166)
-    odd = fma(odd, g, 0.24022650695910097)
-    t = fma(f, LN2, fma(f, LN2_REST, g * fma(even, f, odd)))
+    f = (y - (shifted - ROUND64)) + y_lo
+    t = fma(f, LN2, fma(f, LN2_LO, exp2_remainder(f)))
     return t, scaled_by(_ONE64, shifted)
 
 
 @inline
-def with_fraction(power, t):
-    """power * (1 + t) in two words."""
-    high = fma(power, t, power)
-    return high, fma(power, t, power - high)
-
-
-@inline
-def exp2_plain(y):
-    """2**y in float64, right to 2**-33 relative: all that a float32 result can use. y <= 1."""
+def exp2_33_bits(y):
+    """2**y in float64 for y <= 1, within 2**-33 relative: enough for a float32 result."""
     y = choose(y < -1000.0, -1000.0, y)
     shifted = y + ROUND64
     f = y - (shifted - ROUND64)
@@ -111,7 +107,7 @@ def exp2_plain(y):
     return scaled_by(q, shifted)
 
 
-# The same fit to degree 5 (2**-28 off).
+# The same fit to degree 5, within 2**-28.
 _FIT32 = (
     0.6931471880289413,
     0.24022651084212637,
@@ -130,14 +126,14 @@ _FLOOR32 = np.float32(ROUND32 + LOWEST32)
 
 
 @inline
-def exp2_unclipped32(x, slope, slope_low, origin):
-    """(e, shifted): e = 2**(x * (slope + slope_low) - k + BIAS32), with origin = ROUND32 - k.
+def exp2_unclipped32(x, beta, beta_lo, origin):
+    """(e, shifted): e = 2**(x * (beta + beta_lo) - k + BIAS32), with origin = ROUND32 - k.
 
-    All in float32. k is an integer below 2**13, so that the fma that forms f cancels with no
-    rounding but its own. e is right where `reach32` of shifted is at most 248.
+    All in float32. k is an integer below 2**13, so that the fma that forms f has no rounding error
+    but its own. e is valid where `reach32` of shifted is at most 248.
     """
-    shifted = fma(x, slope, origin)
-    f = fma(x, slope_low, fma(x, slope, origin - shifted))
+    shifted = fma(x, beta, origin)
+    f = fma(x, beta_lo, fma(x, beta, origin - shifted))
     q = fma(_Q5, f, _Q4)
     q = fma(q, f, _Q3)
     q = fma(q, f, _Q2)
@@ -149,19 +145,20 @@ def exp2_unclipped32(x, slope, slope_low, origin):
 
 @inline
 def reach32(shifted):
-    """How many powers of two above 2**LOWEST32; a huge number below it, and for nan and inf."""
-    return steps_above(shifted, _FLOOR32)
+    """The exponent above LOWEST32; a huge number below LOWEST32, and for nan and inf."""
+    return ulps_above(shifted, _FLOOR32)
 
 
 @inline
 def clipped32(e, shifted):
-    """e, but 0 where it is below 2**LOWEST32."""
+    """e, or 0 where it is below 2**LOWEST32."""
     return choose(shifted < _FLOOR32, _ZERO32, e)
 
 
 @inline
-def exp2_line32(x, slope, slope_low, origin):
-    return clipped32(*exp2_unclipped32(x, slope, slope_low, origin))
+def exp2_biased32(x, beta, beta_lo, origin):
+    """2**(x * (beta + beta_lo) - k + BIAS32), or 0 below 2**LOWEST32: see `exp2_unclipped32`."""
+    return clipped32(*exp2_unclipped32(x, beta, beta_lo, origin))
 
 
 @inline
@@ -176,36 +173,36 @@ def exp2_fraction32(f):
 
 
 @inline
-def exp2_narrow(y):
-    """2**y in float32, for y <= 1; 0 where that is below the normal numbers, and for a nan."""
+def exp2_float32(y):
+    """2**y in float32 for y <= 1; 0 where the result is subnormal, and for nan."""
     shifted = y + ROUND32
     q = exp2_fraction32(y - (shifted - ROUND32))
     return choose(y >= _NORMAL32, scaled_by(q, shifted), _ZERO32)
 
 
 @kernel
-def log1p_parts(s, s_low):
-    """log(1 + s + s_low) in two words, for s >= 0, right to 2**-56 relative.
+def log1p_parts(s, s_lo):
+    """log(1 + s + s_lo) in double-double for s >= 0, within 2**-56 relative.
 
     1 + s = 2**k (1 + u), and log(1 + u) = 2 atanh(u / (2 + u)) as a series in (u / (2 + u))**2.
     """
     if s < 2.0**-60:
-        return s, s_low
+        return s, s_lo
     whole, rest = two_sum(1.0, s)
     k = (bits64(whole) - bits64(0.7071067811865476)) >> 52
     if k == 0:
-        u, u_low = s, s_low
+        u, u_lo = s, s_lo
     else:
         shrink = float64_of((1023 - k) << 52)
-        u, u_low = whole * shrink - 1.0, (rest + s_low) * shrink
-    v, v_low = two_sum(2.0, u)
+        u, u_lo = whole * shrink - 1.0, (rest + s_lo) * shrink
+    v, v_lo = two_sum(2.0, u)
     r = u / v
-    r_low = (fma(-r, v, u) + u_low - r * (v_low + u_low)) / v
+    r_lo = (fma(-r, v, u) + u_lo - r * (v_lo + u_lo)) / v
     w = r * r
     series = 1.0 / 25.0
     for odd in range(23, 1, -2):
         series = fma(series, w, 1.0 / odd)
-    high, carry = two_sum(k * LN2_HIGH, 2.0 * r)
-    low = carry + (k * LN2_LOW + 2.0 * (r_low + r * (w * series)))
-    total = high + low
-    return total, low - (total - high)
+    hi, carry = two_sum(k * LN2_HEAD, 2.0 * r)
+    lo = carry + (k * LN2_TAIL + 2.0 * (r_lo + r * (w * series)))
+    total = hi + lo
+    return total, lo - (total - hi)

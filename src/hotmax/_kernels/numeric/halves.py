@@ -1,10 +1,10 @@
-"""float16 and bfloat16 to float32 and back, by their bits, which NumPy does one by one.
+"""float16 and bfloat16 to float32 and back, by their bits; NumPy converts one number at a time.
 
     float16    1 bit of sign, 5 of exponent, 10 of fraction
     bfloat16   the upper half of a float32
 
-Numbers come as uint16, since Numba has neither type. Back to a half they are rounded to nearest,
-ties to even; a nan becomes the quiet nan of its sign.
+Halves are passed as uint16, since Numba has neither type. Results are rounded to nearest, ties to
+even; a nan becomes the quiet nan of its sign.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ SIGN, SIGN32 = np.uint32(0x8000), np.uint32(0x80000000)
 MAGNITUDE, MAGNITUDE32 = np.uint32(0x7FFF), np.uint32(0x7FFFFFFF)
 INFINITE, INFINITE32 = np.uint32(0x7C00), np.uint32(0x7F800000)
 NAN, NAN_BRAIN = np.uint32(0x7E00), np.uint32(0x7FC0)
-FRACTION = np.uint32(13)  # more bits of it in a float32 than in a float16
+FRACTION = np.uint32(13)  # fraction bits of a float32 beyond those of a float16
 HALF = np.uint32(16)
 ONE = np.uint32(1)
-NORMAL, NORMAL32 = np.uint32(0x400), np.uint32(0x38800000)  # 2**-14, the last with all its bits
+NORMAL, NORMAL32 = np.uint32(0x400), np.uint32(0x38800000)  # 2**-14, the smallest normal float16
 BEYOND32 = np.uint32(0x47800000)  # 65536, past the largest float16
 REBASED = np.uint32(112 << 23)  # from the exponents of float16 to those of float32
 TINY, PER_TINY = np.float32(2.0**-24), np.float32(2.0**24)  # the smallest float16
@@ -41,7 +41,7 @@ def float32_of_float16(source, target):
         shifted = shifted | INFINITE32 if magnitude >= INFINITE else shifted
         bits[i] = shifted | ((half & SIGN) << HALF)
         small += 1 if magnitude < NORMAL else 0
-    if small > 0:  # 0, and what has lost leading bits
+    if small > 0:  # 0 and subnormal numbers
         for i in range(source.size):
             half = np.uint32(source[i])
             size = np.float32(np.int32(half & MAGNITUDE)) * TINY

@@ -1,4 +1,4 @@
-"""Products of rows in compressed sparse form (CSR) with dense matrices, some rows at a time."""
+"""Products of rows in compressed sparse form (CSR) with dense matrices."""
 
 from __future__ import annotations
 

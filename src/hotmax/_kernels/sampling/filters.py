@@ -26,7 +26,7 @@ from hotmax._kernels.sampling.inversion import (
 from hotmax._kernels.sampling.random import COIN, DRAW, NOISE, gumbel, uniform
 from hotmax._kernels.sampling.selection import find_cut, min_and_max
 from hotmax._kernels.simd.memory import of_row
-from hotmax._kernels.softmax.float32 import top
+from hotmax._kernels.softmax.float32 import row_maximum
 from hotmax._kernels.softmax.rows import sign_of
 
 # Codes of the steps.
@@ -104,7 +104,7 @@ def load_candidates(x, sign, candidates):
     Where some are +inf, they are the only candidates, with value 0.
     """
     value, index, stays = candidates.value, candidates.index, candidates.stays
-    m = top(x, sign)
+    m = row_maximum(x, sign)
     if m != m or m == -np.inf:
         return 0, m
     for i in range(x.size):
@@ -297,7 +297,7 @@ def apply_step(step, numbers, own, coin, candidates, n, m, t):
             return n, m, max(t * factor, SMALLEST_TEMPERATURE)
         keep_top(v, m, 0, ALL, stays)
     n = compact(candidates, n)
-    return n, top(candidates.value[:n], 1.0), t
+    return n, row_maximum(candidates.value[:n], 1.0), t
 
 
 @kernel

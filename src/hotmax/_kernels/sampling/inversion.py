@@ -12,23 +12,24 @@ from __future__ import annotations
 import numpy as np
 
 from hotmax._kernels.compiler.compiling import inline, kernel
-from hotmax._kernels.numeric.arithmetic import BIAS64, add_double_double, two_difference, two_sum
+from hotmax._kernels.numeric.arithmetic import BIAS64, add_double_double
+from hotmax._kernels.numeric.double_double import two_diff, two_sum
 from hotmax._kernels.sampling.random import DRAW, uniform
 from hotmax._kernels.simd.memory import of_row
 from hotmax._kernels.simd.vectors import add_in_any_order, fma
-from hotmax._kernels.softmax.float32 import top
-from hotmax._kernels.softmax.float64 import softmax_wide
+from hotmax._kernels.softmax.float32 import row_maximum
+from hotmax._kernels.softmax.float64 import softmax_float64
 from hotmax._kernels.softmax.lanes import (
     BELOW,
-    BELOW_LOW,
-    HIGH,
+    BELOW_LO,
+    FIELDS,
+    HI,
     LANES,
-    LOW,
+    LO,
     PEAK,
     TIES,
-    WORDS,
     lane_sums,
-    set_slopes,
+    set_betas,
 )
 from hotmax._kernels.softmax.rows import HARD, PLAIN, regime, sign_of
 
@@ -44,7 +45,7 @@ def exp_weights(x, weights, m, temperature):
     """exp((x - m) / T) for a row with maximum m: 0 at -inf, and 1 for each tie at T = 0."""
     kind = regime(m, temperature)
     if kind == PLAIN:
-        softmax_wide(x, weights, m, temperature, 1.0, 0.0, False)
+        softmax_float64(x, weights, m, temperature, 1.0, 0.0, False)
         return
     sign, peak = sign_of(x, temperature), x.dtype.type(m)
     for i in range(x.size):
@@ -100,7 +101,7 @@ def pass_blocks(totals, target, target_lo):
     for b in range(len(totals)):
         if totals[b, 0] > 0.0:
             last, kept, kept_lo = b, target, target_lo
-            target, carry = two_difference(target, totals[b, 0])
+            target, carry = two_diff(target, totals[b, 0])
             target_lo += carry - totals[b, 1]
             if target + target_lo < 0.0:
                 break
@@ -114,7 +115,7 @@ def pass_weights(weights, target, target_lo):
     for i in range(weights.size):
         if weights[i] > 0.0:
             last = i
-            target, carry = two_difference(target, weights[i])
+            target, carry = two_diff(target, weights[i])
             target_lo += carry
             if target + target_lo < 0.0:
                 break
@@ -163,7 +164,7 @@ def draw_rows(x, out, temperature, keys, rows, stream, first_tie, totals, start,
     for r in range(start, stop):
         t = of_row(temperature, r)
         row, key = x[r], of_row(keys, r)
-        m = top(row, sign_of(x, t))
+        m = row_maximum(row, sign_of(x, t))
         if m != m or m == -np.inf:
             out[r, :] = NOT_A_NUMBER if m != m else NO_CLASS
             continue
@@ -190,25 +191,23 @@ def draw_rows(x, out, temperature, keys, rows, stream, first_tie, totals, start,
 def draw_lanes(x, out, temperature, keys, rows, stream, first_tie, totals, start, stop):
     """draw_rows for LANES short rows side by side: the same weights, in one block."""
     n = x.shape[1]
-    workspace = np.empty(WORDS + 2 * n * LANES)
+    workspace = np.empty(FIELDS + 2 * n * LANES)
     work, tile, powers = (
-        workspace[:WORDS],
-        workspace[WORDS : WORDS + n * LANES],
-        workspace[WORDS + n * LANES :],
+        workspace[:FIELDS],
+        workspace[FIELDS : FIELDS + n * LANES],
+        workspace[FIELDS + n * LANES :],
     )
     for first in range(start, stop, LANES):
         width = min(LANES, stop - first)
         if first == start or temperature.size > 1:
-            set_slopes(temperature, first, width, work)
+            set_betas(temperature, first, width, work)
         plain = lane_sums(x, temperature, first, width, work, tile, powers)
         store_weights(tile, powers, n, width, work)
         for d in range(out.shape[1]):
             for r in range(width):
                 key = of_row(keys, first + r)
                 u, u_lo = uniform(key, rows[first + r], d, stream + DRAW)
-                work[HIGH + r], work[LOW + r] = target_of(
-                    work[BELOW + r], work[BELOW_LOW + r], u, u_lo
-                )
+                work[HI + r], work[LO + r] = target_of(work[BELOW + r], work[BELOW_LO + r], u, u_lo)
             pass_lanes(tile, n, width, work)
             for r in range(width):
                 out[first + r, d] = np.int64(work[TIES + r])
@@ -226,7 +225,7 @@ def store_weights(tile, powers, n, width, work):
     """tile = weights power * (1 + t), 0 at -inf; their sums into BELOW."""
     for r in range(width):
         work[BELOW + r] = 0.0
-        work[BELOW_LOW + r] = 0.0
+        work[BELOW_LO + r] = 0.0
     for c in range(n):
         for r in range(width):
             weight = fma(powers[c * LANES + r], tile[c * LANES + r], powers[c * LANES + r])
@@ -234,7 +233,7 @@ def store_weights(tile, powers, n, width, work):
             tile[c * LANES + r] = weight
             total, carry = two_sum(work[BELOW + r], weight)
             work[BELOW + r] = total
-            work[BELOW_LOW + r] += carry
+            work[BELOW_LO + r] += carry
 
 
 @kernel
@@ -244,10 +243,10 @@ def pass_lanes(tile, n, width, work):
         work[TIES + r] = 0.0
     for c in range(n):
         for r in range(width):
-            target, carry = two_difference(work[HIGH + r], tile[c * LANES + r])
-            work[HIGH + r] = target
-            work[LOW + r] += carry
-            work[TIES + r] += 1.0 if target + work[LOW + r] >= 0.0 else 0.0
+            target, carry = two_diff(work[HI + r], tile[c * LANES + r])
+            work[HI + r] = target
+            work[LO + r] += carry
+            work[TIES + r] += 1.0 if target + work[LO + r] >= 0.0 else 0.0
 
 
 @kernel

@@ -1,13 +1,9 @@
-"""Arrays as places in memory: cache lines, addresses, and the numbers of a row."""
+"""Memory: cache lines, prefetch, fences, atomic counters, addresses."""
 
 from __future__ import annotations
 
-import ctypes
-import math
-import threading
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import carray, config, types
 from numba.extending import intrinsic
@@ -18,65 +14,42 @@ LINE_BYTES = 64  # of a cache line
 
 
 def declare(builder: Any, name: str, result: Any, arguments: Any) -> Any:
-    """A function of LLVM's by name, declared once in a module."""
+    """A function of LLVM by name, declared once in a module."""
     try:
         return builder.module.get_global(name)
     except KeyError:
         return ir.Function(builder.module, ir.FunctionType(result, arguments), name)
 
 
-def place_of(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
+def pointer_to(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
     """A pointer to array[index]."""
     data = context.make_array(kind)(context, builder, array).data
     return builder.gep(data, [index])
 
 
-def fetch(builder: Any, place: Any) -> None:
-    """Ask for the cache line of a place, to be read soon."""
-    place, i32 = builder.bitcast(place, ir.IntType(8).as_pointer()), ir.IntType(32)
-    kinds = [place.type, i32, i32, i32]
+def fetch(builder: Any, pointer: Any) -> None:
+    """Prefetch the cache line at a pointer."""
+    pointer, i32 = builder.bitcast(pointer, ir.IntType(8).as_pointer()), ir.IntType(32)
+    kinds = [pointer.type, i32, i32, i32]
     function = declare(builder, "llvm.prefetch.p0", ir.VoidType(), kinds)
-    builder.call(function, [place, i32(0), i32(3), i32(1)])
+    builder.call(function, [pointer, i32(0), i32(3), i32(1)])
 
 
-if config.DISABLE_JIT:  # the same words in plain Python
-
-    def prefetch(array: Any, index: Any) -> None: ...
-
-    def fence() -> None: ...
-
-    _claiming = threading.Lock()
-
-    def claim(turn: Any) -> Any:
-        with _claiming:
-            turn[0] += 1
-            return turn[0] - 1
-
-    def borrowed(array: Any) -> Any:
-        return array
-
-    def address_of(array: Any) -> Any:
-        return array.ctypes.data
-
-    def float32s_at(address: Any, shape: Any) -> Any:
-        entries = (ctypes.c_float * math.prod(shape)).from_address(address)
-        return np.ctypeslib.as_array(entries).reshape(shape)
-
-else:
+if not config.DISABLE_JIT:
 
     @intrinsic
     def prefetch(typing_context, array, index):
-        """Ask for the cache line of array[index]."""
+        """Prefetch the cache line of array[index]."""
 
         def generate(context, builder, signature, arguments):
-            fetch(builder, place_of(context, builder, signature.args[0], *arguments))
+            fetch(builder, pointer_to(context, builder, signature.args[0], *arguments))
             return context.get_dummy_value()
 
         return types.void(array, types.intp), generate
 
     @intrinsic
     def fence(typing_context):
-        """Make streamed lines visible to other threads."""
+        """Make non-temporal stores visible to other threads."""
 
         def generate(context, builder, signature, arguments):
             builder.fence("seq_cst")
@@ -86,21 +59,23 @@ else:
 
     @intrinsic
     def claim(typing_context, turn):
-        """turn[0], which goes up by 1: no other thread gets the same number."""
+        """Add 1 to turn[0] atomically; its value before."""
 
         def generate(context, builder, signature, arguments):
             one = ir.IntType(64)(1)
-            place = place_of(context, builder, signature.args[0], arguments[0], ir.IntType(64)(0))
-            return builder.atomic_rmw("add", place, one, "monotonic")
+            counter = pointer_to(
+                context, builder, signature.args[0], arguments[0], ir.IntType(64)(0)
+            )
+            return builder.atomic_rmw("add", counter, one, "monotonic")
 
         return types.int64(turn), generate
 
     @intrinsic
     def borrowed(typing_context, array):
-        """The same array, with nobody who counts its users.
+        """The same array without a reference count.
 
-        Numba counts them at every slice, with instructions that wait until all that was streamed
-        has arrived: some 400 ns a row.
+        Numba updates the count at every slice, with atomic instructions that wait for all
+        non-temporal stores to complete: some 400 ns a row.
         """
 
         def generate(context, builder, signature, arguments):
@@ -127,11 +102,21 @@ else:
 
     @inline
     def float32s_at(address, shape):
-        """The float32 array that lies at an address."""
+        """The float32 array at an address."""
         return carray(_pointer_to(address), shape)
+
+else:
+    from hotmax._kernels.simd.interpreted import (
+        address_of as address_of,
+        borrowed as borrowed,
+        claim as claim,
+        fence as fence,
+        float32s_at as float32s_at,
+        prefetch as prefetch,
+    )
 
 
 @inline
 def of_row(numbers, r):
-    """The number of row r, or the one that all rows share."""
+    """The number of row r, or the one number of all rows."""
     return numbers[r if numbers.size > 1 else 0]

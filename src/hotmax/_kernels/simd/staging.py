@@ -1,19 +1,19 @@
-"""Rows on their way through a buffer: classes that lie apart in memory, and masks."""
+"""Copies of rows in a buffer: transposition of strided classes, and masks."""
 
 from __future__ import annotations
 
 from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.simd.memory import borrowed, fence, of_row
-from hotmax._kernels.simd.vectors import WIDTH, load, store, stream, turned_vectors
+from hotmax._kernels.simd.vectors import WIDTH, load, store, stream, transposed_vectors
 
 
 @inline
-def turned_tile(source, i, j):
+def transposed_tile(source, i, j):
     """source[i : i + WIDTH, j : j + WIDTH].T as WIDTH vectors.
 
-    Left to itself the compiler moves one entry at a time, which takes three times as long.
+    Without vectors the compiler moves one entry at a time, which takes three times as long.
     """
-    return turned_vectors(
+    return transposed_vectors(
         load(source[i], j),
         load(source[i + 1], j),
         load(source[i + 2], j),
@@ -26,27 +26,27 @@ def turned_tile(source, i, j):
 
 
 @inline
-def turn_tile(source, i, j, target):
-    lines = turned_tile(source, i, j)
+def transpose_tile(source, i, j, target):
+    lines = transposed_tile(source, i, j)
     for k in range(WIDTH):
         store(target[j + k], i, lines[k])
 
 
 @inline
 def stream_tiles(source, i, j, target):
-    """Two tiles at once, past the caches, so that float32 lines of memory are written whole."""
-    left, right = turned_tile(source, i, j), turned_tile(source, i + WIDTH, j)
+    """Two tiles with non-temporal stores, so that whole cache lines of float32 are written."""
+    left, right = transposed_tile(source, i, j), transposed_tile(source, i + WIDTH, j)
     for k in range(WIDTH):
         stream(target[j + k], i, left[k])
         stream(target[j + k], i + WIDTH, right[k])
 
 
 @kernel
-def turned(source, target, streamed):
-    """target[j, i] = source[i, j]; both hold the entries of their last dimension side by side.
+def transpose(source, target, streamed):
+    """target[j, i] = source[i, j]; both are contiguous along their last dimension.
 
-    In tiles, and along the longer dimension first: the shorter is some cache lines wide, which are
-    used up before they are lost. A target that is streamed lies at cache lines, row by row.
+    It works in tiles, along the longer dimension first: the cache lines across the shorter one are
+    used up before they are evicted. If streamed, each row of the target is aligned to a cache line.
     """
     source, target = borrowed(source), borrowed(target)
     rows, columns = source.shape
@@ -60,11 +60,11 @@ def turned(source, target, streamed):
     elif rows >= columns:
         for i in range(0, whole_rows, WIDTH):
             for j in range(0, whole_columns, WIDTH):
-                turn_tile(source, i, j, target)
+                transpose_tile(source, i, j, target)
     else:
         for j in range(0, whole_columns, WIDTH):
             for i in range(0, whole_rows, WIDTH):
-                turn_tile(source, i, j, target)
+                transpose_tile(source, i, j, target)
     for i in range(whole_rows, rows):
         for j in range(columns):
             target[j, i] = source[i, j]
@@ -74,14 +74,14 @@ def turned(source, target, streamed):
 
 
 @kernel
-def hide(rows, mask, absent, present):
-    """A masked entry becomes one that is not there; present[r]: is there one left in row r?"""
+def fill_masked(rows, mask, absent, present):
+    """Set masked entries to `absent`; present[r] tells whether any entry of row r is left."""
     rows, mask = borrowed(rows), borrowed(mask)
     for r in range(rows.shape[0]):
-        nothing = of_row(absent, r)
-        line, allowed = rows[r], mask[r]
+        fill = of_row(absent, r)
+        row, allowed = rows[r], mask[r]
         count = 0
-        for i in range(line.size):
-            line[i] = line[i] if allowed[i] else nothing
+        for i in range(row.size):
+            row[i] = row[i] if allowed[i] else fill
             count += 1 if allowed[i] else 0
         present[r] = count > 0

@@ -1,4 +1,4 @@
-"""Results, entry by entry, into memory."""
+"""An elementwise function of one array, written to another."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from hotmax._kernels.simd.vectors import (
     LINE,
     WIDTH,
     load_line,
-    load_some,
+    load_partial,
     store,
-    store_some,
+    store_partial,
     stream,
 )
 
 
 @inline
-def write(rule, source, out, constants, streamed):
+def write_mapped(rule, source, out, constants, streamed):
     """out[i] = rule(source[i], constants), LINE entries at a time; out may be the source.
 
-    Nobody reads a large result soon: if it is streamed it goes past the caches, line by line.
-    Through the caches it would first be read in.
+    If streamed, with non-temporal stores: a large result is not read soon, and a cached store would
+    first read the line from memory.
     """
     n = out.size
     zero = source.dtype.type(0.0)
@@ -28,7 +28,7 @@ def write(rule, source, out, constants, streamed):
     tail = head + (n - head) // LINE * LINE
     for i in range(0, head, WIDTH):
         count = min(head - i, WIDTH)
-        store_some(out, i, count, rule(load_some(source, i, count, zero), constants))
+        store_partial(out, i, count, rule(load_partial(source, i, count, zero), constants))
     if streamed:
         for i in range(head, tail, LINE):
             stream(out, i, rule(load_line(source, i), constants))
@@ -37,4 +37,4 @@ def write(rule, source, out, constants, streamed):
             store(out, i, rule(load_line(source, i), constants))
     for i in range(tail, n, WIDTH):
         count = n - i
-        store_some(out, i, count, rule(load_some(source, i, count, zero), constants))
+        store_partial(out, i, count, rule(load_partial(source, i, count, zero), constants))

@@ -1,11 +1,11 @@
-"""softmax of float32 rows whose classes lie apart and which lie side by side: columns of a matrix.
+"""softmax of float32 columns of a matrix: strided rows that are neighbours in memory.
 
     sums     e = exp(x / T) relative to 2**k, with k from the first rows, summed column by column
     write    the same relative to the column's maximum, times 1 / sum
 
-A matrix is read twice, row by row, as it lies in memory. An even power of two changes no digit, and
-each column has the parts that a row has in `overlapped`, each with the LINE sums of `exp_narrow`:
-the bits are those of a row.
+The matrix is read twice, in the order of memory. An even power of two changes no digit, and each
+column has the parts that a row has in `overlapped`, each with the LINE partial sums of `exp_chunk`:
+the bits are those of a contiguous row.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from hotmax._kernels.compiler.compiling import inline, kernel
-from hotmax._kernels.numeric.arithmetic import exp2_line32, power_of_two
+from hotmax._kernels.numeric.arithmetic import exp2_biased32, power_of_two
 from hotmax._kernels.simd.memory import borrowed, fence, prefetch
 from hotmax._kernels.simd.vectors import (
     LINE,
@@ -23,80 +23,80 @@ from hotmax._kernels.simd.vectors import (
     maximum,
     store,
     stream,
-    widened,
+    to_float64,
 )
 from hotmax._kernels.softmax.float32 import (
+    exp2_constants,
     factors_of,
-    is_narrow,
-    keep_factors,
+    fits_float32,
     larger,
-    line32,
-    merged,
-    power_of,
-    scaled,
+    merge_largest,
+    probability_of_exp,
+    reference_exponent,
     smaller,
+    store_factors,
 )
-from hotmax._kernels.softmax.overlapped import KEEP, PART, REACH, bounds
+from hotmax._kernels.softmax.overlapped import LONGEST_BUFFERED, REACH, ROW_PART, bounds
 
-STRIP = 512  # columns at a time
-PHASES = LINE  # sums that a row has
-FIRST = 16  # rows that tell k
+STRIP = 512  # columns computed together
+PHASES = LINE  # partial sums of a row
+SAMPLED_ROWS = 16  # rows that k is taken from
 
-# What is known of each column, in rows of one array: first the two largest entries of the part at
-# hand, and its power of two; then the same of all parts so far, how many share the maximum, and
-# what the exponentials take. What `scaled` takes follows.
+# What is known of each column, in rows of one array: the two largest entries of the current part
+# and its reference exponent; the same of all parts so far, the number of ties, and the origin of
+# exp2. The factors of `probability_of_exp` follow.
 TOP, SECOND, BEGUN, LARGEST, NEXT, POWER, TIES, ORIGIN, FACTS = range(9)
-TOTAL, SUMS = PHASES, PHASES + 1  # what all parts so far come to, after the sums of the part
+TOTAL, SUMS = PHASES, PHASES + 1  # the sum of all parts so far, after the partial sums of this part
 
 
 @inline
 def begin_part(x, facts, temperature):
-    """The power of two of each column of a part, from its first rows; False if one is special."""
+    """The reference exponent of each column, from its first rows; False if one is special."""
     facts[TOP, :] = -np.inf
-    for i in range(min(FIRST, x.shape[0])):
+    for i in range(min(SAMPLED_ROWS, x.shape[0])):
         for j in range(0, x.shape[1], LINE):
             store(facts[TOP], j, maximum(load_line(x[i], j), load_line(facts[TOP], j)))
     for j in range(x.shape[1]):
         m = np.float64(facts[TOP, j])
-        if not is_narrow(m, temperature):
+        if not fits_float32(m, temperature):
             return False
-        facts[BEGUN, j] = power_of(m, temperature)
-        facts[ORIGIN, j] = line32(m, temperature)[2]
+        facts[BEGUN, j] = reference_exponent(m, temperature)
+        facts[ORIGIN, j] = exp2_constants(m, temperature)[2]
         facts[TOP, j] = facts[SECOND, j] = -np.inf
     return True
 
 
 @inline
 def phase_of(i, n):
-    """Which of its sums the i-th class of n is added to, as in `exp_narrow`."""
+    """The partial sum that the i-th class of n is added to, as in `exp_chunk`."""
     whole = n // PHASES * PHASES
     return i % PHASES if i < whole else (i - whole) % WIDTH
 
 
 @inline
-def exponential(v, facts, j, slope, slope_low):
-    return exp2_line32(v, slope, slope_low, load_line(facts[ORIGIN], j))
+def exponential(v, facts, j, beta, beta_lo):
+    return exp2_biased32(v, beta, beta_lo, load_line(facts[ORIGIN], j))
 
 
 @inline
-def add_exponentials(x, facts, slope, slope_low, sums):
-    """Each column's exponentials to its sums, and its two largest entries to facts."""
+def add_column_exponentials(x, facts, beta, beta_lo, sums):
+    """Add each column's exponentials to its sums, and update its two largest entries."""
     n = x.shape[0]
     for i in range(n):
         row, upcoming, total = x[i], x[min(i + 1, n - 1)], sums[phase_of(i, n)]
         for j in range(0, x.shape[1], LINE):
             prefetch(upcoming, j)
             v, largest = load_line(row, j), load_line(facts[TOP], j)
-            # the new entry first: else the compiler stores with a mask, for nearly half of the time
+            # Operand order matters: otherwise LLVM emits a masked store, nearly half of the loop.
             store(facts[SECOND], j, larger(smaller(v, largest), load_line(facts[SECOND], j)))
             store(facts[TOP], j, maximum(v, largest))
-            e = exponential(v, facts, j, slope, slope_low)
-            store(total, j, load_line(total, j) + widened(e))
+            e = exponential(v, facts, j, beta, beta_lo)
+            store(total, j, load_line(total, j) + to_float64(e))
 
 
 @inline
 def sum_of_phases(sums, j):
-    """The sums of column j as one, in the order of `sum_of`."""
+    """The sum of the partial sums of column j, in the order of `horizontal_sum`."""
     near = ((sums[0, j] + sums[8, j]) + (sums[4, j] + sums[12, j])) + (
         (sums[2, j] + sums[10, j]) + (sums[6, j] + sums[14, j])
     )
@@ -108,16 +108,18 @@ def sum_of_phases(sums, j):
 
 @inline
 def end_part(facts, sums, temperature):
-    """What a part comes to, to the total of each column; False if one is special."""
+    """Add the sums of a part to the total of each column; False if one is special."""
     for j in range(facts.shape[1]):
         m, begun, power = np.float64(facts[TOP, j]), facts[BEGUN, j], facts[POWER, j]
-        if not (is_narrow(m, temperature) and power_of(m, temperature) - begun <= REACH):
+        if not (
+            fits_float32(m, temperature) and reference_exponent(m, temperature) - begun <= REACH
+        ):
             return False
         higher = max(power, begun)
         before = sums[TOTAL, j] * power_of_two(power - higher)
         sums[TOTAL, j] = before + sum_of_phases(sums, j) * power_of_two(begun - higher)
         facts[POWER, j] = higher
-        facts[LARGEST, j], facts[NEXT, j] = merged(
+        facts[LARGEST, j], facts[NEXT, j] = merge_largest(
             (facts[LARGEST, j], facts[NEXT, j]), (facts[TOP, j], facts[SECOND, j])
         )
     return True
@@ -125,7 +127,7 @@ def end_part(facts, sums, temperature):
 
 @inline
 def count_ties_of_columns(x, facts):
-    """How many share the maximum of each column; another look at x, if there are any ties."""
+    """The number of ties in each column; x is read again if there are any."""
     one, zero = np.float32(1.0), np.float32(0.0)
     facts[TIES, :] = one
     alone = True
@@ -141,34 +143,34 @@ def count_ties_of_columns(x, facts):
 
 @inline
 def scale_columns(facts, sums, temperature):
-    """What writing takes."""
+    """The constants and factors of `write_columns`."""
     for j in range(facts.shape[1]):
         m = np.float64(facts[LARGEST, j])
-        total = sums[TOTAL, j] * power_of_two(facts[POWER, j] - power_of(m, temperature))
-        facts[ORIGIN, j] = line32(m, temperature)[2]
+        total = sums[TOTAL, j] * power_of_two(facts[POWER, j] - reference_exponent(m, temperature))
+        facts[ORIGIN, j] = exp2_constants(m, temperature)[2]
         ties = np.float64(facts[TIES, j])
-        keep_factors(facts[FACTS:], j, factors_of(total, m, ties, temperature))
+        store_factors(facts[FACTS:], j, factors_of(total, m, ties, temperature))
 
 
 @inline
-def probability(v, facts, j, slope, slope_low):
+def column_probability(v, facts, j, beta, beta_lo):
     factors = (
         load_line(facts[FACTS], j),
         load_line(facts[FACTS + 1], j),
         load_line(facts[FACTS + 2], j),
         load_line(facts[FACTS + 3], j),
     )
-    return scaled(exponential(v, facts, j, slope, slope_low), factors)
+    return probability_of_exp(exponential(v, facts, j, beta, beta_lo), factors)
 
 
 @inline
-def write_columns(x, out, facts, slope, slope_low, streamed):
+def write_columns(x, out, facts, beta, beta_lo, streamed):
     n = x.shape[0]
     for i in range(n):
         row, upcoming, target = x[i], x[min(i + 1, n - 1)], out[i]
         for j in range(0, x.shape[1], LINE):
             prefetch(upcoming, j)
-            p = probability(load_line(row, j), facts, j, slope, slope_low)
+            p = column_probability(load_line(row, j), facts, j, beta, beta_lo)
             if streamed:
                 stream(target, j, p)
             else:
@@ -179,27 +181,27 @@ def write_columns(x, out, facts, slope, slope_low, streamed):
 def softmax_columns(x, out, temperature, facts, sums, streamed):
     """A multiple of LINE columns; False, with nothing written, if one of them is special.
 
-    `facts` has room for FACTS + FACTORS rows and `sums` for SUMS. out may be x. If it is streamed,
-    each of its rows must lie at a cache line.
+    `facts` has FACTS + FACTORS rows and `sums` has SUMS. out may be x. If streamed, each row of out
+    must be aligned to a cache line.
     """
     x, out, facts, sums = borrowed(x), borrowed(out), borrowed(facts), borrowed(sums)
     n = x.shape[0]
-    if n > KEEP or not 2.0**-90 < temperature < 2.0**90:
+    if n > LONGEST_BUFFERED or not 2.0**-90 < temperature < 2.0**90:
         return False
-    slope, slope_low, _ = line32(0.0, temperature)
+    beta, beta_lo, _ = exp2_constants(0.0, temperature)
     facts[LARGEST, :], facts[NEXT, :], facts[POWER, :] = -np.inf, -np.inf, -np.inf
     sums[TOTAL, :] = 0.0
-    for p in range(-(-n // PART)):
+    for p in range(-(-n // ROW_PART)):
         start, stop = bounds(p, n)
         part = x[start:stop]
         if not begin_part(part, facts, temperature):
             return False
         sums[:PHASES, :] = 0.0
-        add_exponentials(part, facts, slope, slope_low, sums)
+        add_column_exponentials(part, facts, beta, beta_lo, sums)
         if not end_part(facts, sums, temperature):
             return False
     count_ties_of_columns(x, facts)
     scale_columns(facts, sums, temperature)
-    write_columns(x, out, facts, slope, slope_low, streamed)
+    write_columns(x, out, facts, beta, beta_lo, streamed)
     fence()
     return True

@@ -1,7 +1,7 @@
 """Derivatives of softmax, one float64 row at a time.
 
-Means under softmax are taken of differences from the entry at the maximum. Where that entry has
-nearly all the mass, a mean of the values themselves would swallow the digits that matter.
+Means under softmax are means of differences from the entry at the maximum. Where that entry has
+nearly all the mass, a mean of the values themselves would lose the leading digits to cancellation.
 """
 
 from __future__ import annotations
@@ -18,18 +18,15 @@ from hotmax._kernels.losses.probabilities import (
     probability_and_complement,
     write_probabilities,
 )
-from hotmax._kernels.numeric.arithmetic import two_sum
-from hotmax._kernels.simd.memory import of_row
-from hotmax._kernels.softmax.float32 import top
-from hotmax._kernels.softmax.rows import NAN, NOTHING, PLAIN, regime, row_sums, sign_of
+from hotmax._kernels.numeric.double_double import two_sum
+from hotmax._kernels.softmax.rows import NAN, NOTHING, PLAIN, peak_of_row, regime, row_sums
 
 
 @kernel
-def chance_rows(x, p, others, temperature):
+def probability_rows(x, p, others, temperature):
     """p and 1 - p of every entry."""
     for r in range(x.shape[0]):
-        t = of_row(temperature, r)
-        m = top(x[r], sign_of(x, t))
+        t, m = peak_of_row(x, temperature, r)
         sums = row_sums(x[r], None, m, t, x[r])
         for c in range(x.shape[1]):
             p[r, c], others[r, c] = probability_and_complement(x[r, c], m, t, sums)
@@ -37,7 +34,7 @@ def chance_rows(x, p, others, temperature):
 
 @inline
 def difference(a, b, unit):
-    """(a - b) / unit; the quarters keep a - b in range, and lose nothing beside a unit above 1."""
+    """(a - b) / unit. Quarters keep a - b in range, exactly where the unit is above 1."""
     if abs(unit) > 1.0:
         return (0.25 * a - 0.25 * b) / (0.25 * unit)
     return (a - b) / unit
@@ -45,18 +42,18 @@ def difference(a, b, unit):
 
 @kernel
 def mean_difference(p, v, base, unit):
-    """The mean of (v - base) / unit under p; an entry without mass counts for nothing."""
-    total, low = 0.0, 0.0
+    """The mean of (v - base) / unit under p; an entry of probability 0 is left out."""
+    total, lo = 0.0, 0.0
     for c in range(p.size):
         if p[c] > 0.0:
             total, carry = two_sum(total, p[c] * difference(v[c], base, unit))
-            low += carry
-    return total + low
+            lo += carry
+    return total + lo
 
 
 @kernel
-def unit_of_direction(p, v):
-    """1, or a power of two by which v is of ordinary size."""
+def direction_unit(p, v):
+    """1, or the power of two that v is divided by to keep its products in range."""
     most = 0.0
     for c in range(p.size):
         if p[c] > 0.0:
@@ -71,17 +68,15 @@ def direction_rows(x, v, out, temperature):
     """p (v - mean of v) / T: the Jacobian times v, from either side."""
     p = np.empty(x.shape[1])
     for r in range(x.shape[0]):
-        t = of_row(temperature, r)
-        sign = math.copysign(1.0, t)
-        m = top(x[r], sign_of(x, t))
+        t, m = peak_of_row(x, temperature, r)
         kind = regime(m, t)
         if kind == NAN or kind == NOTHING:
             out[r, :] = np.nan
             continue
         sums = row_sums(x[r], None, m, t, x[r])
         write_probabilities(x[r], p, 1.0, m, t, sums, None, False)
-        base = v[r, first_maximum_of(x[r], sign, m)]
-        unit = unit_of_direction(p, v[r])
+        base = v[r, first_maximum_of(x[r], math.copysign(1.0, t), m)]
+        unit = direction_unit(p, v[r])
         mean = mean_difference(p, v[r], base, unit)
         divisor = divisor_of(m, t)
         for c in range(p.size):
@@ -94,18 +89,17 @@ def direction_rows(x, v, out, temperature):
 
 
 @inline
-def unit_of(temperature):
-    """What gaps between logits are counted in: 1, or T where x - m or its square goes too far."""
+def logit_unit(temperature):
+    """The unit of differences of logits: 1, or T where x - m or its square would overflow."""
     return 1.0 if 2.0**-300 < abs(temperature) < 2.0**300 else temperature
 
 
 @kernel
-def heat_rows(x, out, temperature):
+def temperature_derivative_rows(x, out, temperature):
     """dp / dT = -p (x - mean of x) / T^2; 0 at the limits of temperature."""
     p = np.empty(x.shape[1])
     for r in range(x.shape[0]):
-        t = of_row(temperature, r)
-        m = top(x[r], sign_of(x, t))
+        t, m = peak_of_row(x, temperature, r)
         kind = regime(m, t)
         if kind == NAN or kind == NOTHING:
             out[r, :] = np.nan
@@ -115,8 +109,8 @@ def heat_rows(x, out, temperature):
             continue
         sums = row_sums(x[r], None, m, t, x[r])
         write_probabilities(x[r], p, 1.0, m, t, sums, None, False)
-        base = math.copysign(1.0, t) * m  # m is turned by the sign of T
-        unit = unit_of(t)
+        base = math.copysign(1.0, t) * m  # m is the maximum of sign(t) * x
+        unit = logit_unit(t)
         mean = mean_difference(p, x[r], base, unit)
         for c in range(p.size):
             if p[c] > 0.0:
@@ -127,12 +121,11 @@ def heat_rows(x, out, temperature):
 
 
 @kernel
-def spread_rows(x, values, temperature):
+def entropy_derivative_rows(x, values, temperature):
     """d entropy / dT = variance of x / T^3; 0 at the limits of temperature."""
     p = np.empty(x.shape[1])
     for r in range(x.shape[0]):
-        t = of_row(temperature, r)
-        m = top(x[r], sign_of(x, t))
+        t, m = peak_of_row(x, temperature, r)
         kind = regime(m, t)
         if kind == NAN or kind == NOTHING:
             values[r] = np.nan
@@ -143,7 +136,7 @@ def spread_rows(x, values, temperature):
         sums = row_sums(x[r], None, m, t, x[r])
         write_probabilities(x[r], p, 1.0, m, t, sums, None, False)
         base = math.copysign(1.0, t) * m
-        unit = unit_of(t)
+        unit = logit_unit(t)
         mean = mean_difference(p, x[r], base, unit)
         total = 0.0
         for c in range(p.size):
@@ -169,17 +162,17 @@ def hessian_rows(p, others, out):
     n = p.shape[1]
     for r in range(p.shape[0]):
         q = p[r]
-        for i in range(n):  # each product once, so that it is the same in every order
+        for i in range(n):  # each product once, so that the result is symmetric to the bit
             for j in range(i + 1, n):
                 for k in range(j + 1, n):
                     v = 2.0 * q[i] * q[j] * q[k]
                     out[r, i, j, k], out[r, i, k, j], out[r, j, i, k] = v, v, v
                     out[r, j, k, i], out[r, k, i, j], out[r, k, j, i] = v, v, v
         for i in range(n):
-            slant = others[r, i] - q[i]  # 1 - 2 p
+            skew = others[r, i] - q[i]  # 1 - 2 p
             for j in range(n):
-                pair = -q[i] * q[j] * slant
+                pair = -q[i] * q[j] * skew
                 out[r, i, i, j] = pair
                 out[r, i, j, i] = pair
                 out[r, j, i, i] = pair
-            out[r, i, i, i] = q[i] * others[r, i] * slant
+            out[r, i, i, i] = q[i] * others[r, i] * skew

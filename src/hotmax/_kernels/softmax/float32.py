@@ -1,10 +1,10 @@
 """The float32 path: long rows of float32 at everyday temperatures, in float32 arithmetic.
 
-exp(x / T) is 2**(slope * x), with the slope in two float32 words. To keep it in range it is taken
-relative not to 2**(slope * x) at the peak but to 2**k, where k is the even number nearest: a whole
-number costs no digits, and no time. (Half numbers are rounded to even ones: by an odd k they would
-be rounded the other way, and a row could come out differently relative to another k.) The largest
-exponential, `unit`, then lies between 1/2 and 2. Sums are float64.
+exp(x / T) is 2**(beta * x), with beta = log2(e) / T as a pair of float32 numbers. To keep it in
+range it is computed relative to 2**k, where the reference exponent k is the even integer nearest to
+beta * max(x): an integer costs neither digits nor time. k is even, so that round-half-to-even gives
+the same bits for every reference exponent. The largest exponential then lies between 1/2 and 2.
+Sums are float64.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from hotmax._kernels.numeric.arithmetic import (
     LOG2E,
     ROUND32,
     UNBIAS32,
-    exp2_line32,
-    exp2_plain,
+    exp2_33_bits,
+    exp2_biased32,
 )
+from hotmax._kernels.numeric.double_double import float32_pair
 from hotmax._kernels.simd.memory import fence, prefetch
 from hotmax._kernels.simd.vectors import (
     LINE,
@@ -30,28 +31,28 @@ from hotmax._kernels.simd.vectors import (
     entry,
     fma,
     halves,
+    horizontal_maximum,
+    horizontal_sum,
     load_line,
-    load_some,
+    load_partial,
     maximum,
-    maximum_of,
-    spread,
-    spread_line,
+    splat,
+    splat_line,
     store,
-    store_some,
-    sum_of,
-    widened,
+    store_partial,
+    to_float64,
 )
-from hotmax._kernels.simd.writing import write
+from hotmax._kernels.simd.writing import write_mapped
 
-CHUNK = 512  # classes that stay in the first-level cache from one loop to the next
-FACTORS = 4  # numbers that `scaled` takes
+L1_CHUNK = 512  # classes that stay in the first-level cache from one loop to the next
+FACTORS = 4  # numbers that `factors_of` returns
 
 
 @kernel
-def top(x, sign):
+def row_maximum(x, sign):
     """max(sign * x), nan if any x is nan, -inf if there is none."""
     none = x.dtype.type(-np.inf)
-    a = b = c = d = spread_line(none)  # four side by side: one would wait for its last comparison
+    a = b = c = d = splat_line(none)  # four chains hide the latency of a comparison
     most = x.size // (4 * LINE) * (4 * LINE)
     for i in range(0, most, 4 * LINE):
         a = maximum(a, sign * load_line(x, i))
@@ -63,13 +64,13 @@ def top(x, sign):
         a = maximum(a, sign * load_line(x, i))
     first, second = halves(maximum(maximum(a, b), maximum(c, d)))
     for i in range(whole, x.size, WIDTH):
-        first = maximum(first, sign * load_some(x, i, x.size - i, sign * none))
-    return np.float64(maximum_of(maximum(first, second)))
+        first = maximum(first, sign * load_partial(x, i, x.size - i, sign * none))
+    return np.float64(horizontal_maximum(maximum(first, second)))
 
 
 @inline
 def larger(a, b):
-    """The larger of a and b, for numbers: it knows no nan, and takes one instruction."""
+    """The larger of a and b, in one instruction; nan is not supported."""
     return choose(a > b, a, b)
 
 
@@ -79,157 +80,150 @@ def smaller(a, b):
 
 
 @inline
-def joined(two, v):
-    """The two largest, of which the first is nan if any is, with another beside them."""
+def insert_largest(two, v):
+    """The two largest of `two` and v; the first is nan if any of them is nan."""
     first, second = two
     return maximum(first, v), larger(second, smaller(first, v))
 
 
 @inline
-def merged(two, others):
+def merge_largest(two, others):
     """The two largest of four."""
-    first, second = joined(two, others[0])
+    first, second = insert_largest(two, others[0])
     return first, larger(second, others[1])
 
 
 @inline
-def folded(two):
-    """The two largest of long vectors, entry by entry, in vectors."""
+def fold_largest(two):
+    """The two largest in each entry of long vectors, as vectors of WIDTH entries."""
     near, far = halves(two[0])
     rest, more = halves(two[1])
-    return merged((near, rest), (far, more))
+    return merge_largest((near, rest), (far, more))
 
 
 @inline
-def two_at(two, i):
+def largest_at(two, i):
     return entry(two[0], i), entry(two[1], i)
 
 
 @inline
-def two_of(two):
-    """The two largest of vectors, as numbers."""
-    a = merged(two_at(two, 0), two_at(two, 4))
-    b = merged(two_at(two, 2), two_at(two, 6))
-    c = merged(two_at(two, 1), two_at(two, 5))
-    d = merged(two_at(two, 3), two_at(two, 7))
-    first, second = merged(merged(a, b), merged(c, d))
+def horizontal_largest(two):
+    """The two largest of all entries of vectors, as float64 numbers."""
+    a = merge_largest(largest_at(two, 0), largest_at(two, 4))
+    b = merge_largest(largest_at(two, 2), largest_at(two, 6))
+    c = merge_largest(largest_at(two, 1), largest_at(two, 5))
+    d = merge_largest(largest_at(two, 3), largest_at(two, 7))
+    first, second = merge_largest(merge_largest(a, b), merge_largest(c, d))
     return np.float64(first), np.float64(second)
 
 
 @kernel
-def top_two(x, sign):
-    """(top, the largest of all entries but one): they are equal if there are ties."""
+def two_largest(x, sign):
+    """The two largest entries of sign * x, equal if the maximum is not unique."""
     none = x.dtype.type(-np.inf)
-    a = b = spread_line(none), spread_line(none)
+    a = b = splat_line(none), splat_line(none)
     most = x.size // (2 * LINE) * (2 * LINE)
     for i in range(0, most, 2 * LINE):
-        a = joined(a, sign * load_line(x, i))
-        b = joined(b, sign * load_line(x, i + LINE))
+        a = insert_largest(a, sign * load_line(x, i))
+        b = insert_largest(b, sign * load_line(x, i + LINE))
     whole = x.size // LINE * LINE
     for i in range(most, whole, LINE):
-        a = joined(a, sign * load_line(x, i))
-    two = folded(merged(a, b))
+        a = insert_largest(a, sign * load_line(x, i))
+    two = fold_largest(merge_largest(a, b))
     for i in range(whole, x.size, WIDTH):
-        two = joined(two, sign * load_some(x, i, x.size - i, sign * none))
-    return two_of(two)
+        two = insert_largest(two, sign * load_partial(x, i, x.size - i, sign * none))
+    return horizontal_largest(two)
 
 
 @kernel
 def count_ties(x, m):
     """How many entries are equal to m?"""
     zero, one = np.float32(0.0), np.float32(1.0)
-    count = spread_line(zero)
+    count = splat_line(zero)
     whole = x.size // LINE * LINE
     for i in range(0, whole, LINE):
         count = count + choose(load_line(x, i) == m, one, zero)
     first, second = halves(count)
     for i in range(whole, x.size, WIDTH):
-        first = first + choose(load_some(x, i, x.size - i, np.nan) == m, one, zero)
-    return np.float64(sum_of(first + second))
+        first = first + choose(load_partial(x, i, x.size - i, np.nan) == m, one, zero)
+    return np.float64(horizontal_sum(first + second))
 
 
 @inline
 def ties_of(x, m, second, temperature):
-    """How many entries share the maximum m, beside or above the second largest?"""
+    """How many entries are equal to the maximum m, given the second largest."""
     if second < m:
         return 1.0
     return count_ties(x, np.float32(math.copysign(1.0, temperature) * m))
 
 
 @inline
-def is_narrow(m, temperature):
-    """Do the constants of this float32 row fit float32 with room to spare?"""
+def fits_float32(m, temperature):
+    """Whether the constants of this float32 row are far inside the range of float32."""
     size = abs(temperature)
     return 2.0**-90 < size < 2.0**90 and abs(m) * LOG2E < 2.0**13 * size
 
 
 @inline
-def power_of(m, temperature):
-    """k, the even number nearest m / |T| / log 2."""
+def reference_exponent(m, temperature):
+    """k, the even integer nearest to m / |T| / log 2."""
     return 2.0 * np.rint(0.5 * (m * (LOG2E / abs(temperature))))
 
 
 @inline
-def in_two32(wide):
-    """A float64 in two words of float32."""
-    high = np.float32(wide)
-    return high, np.float32(wide - np.float64(high))
+def exp2_constants(m, temperature):
+    """(beta, beta_lo, origin): the arguments of exp2_biased32 for exp(x / T) / 2**k."""
+    beta, beta_lo = float32_pair(LOG2E / temperature)
+    return beta, beta_lo, np.float32(np.float64(ROUND32) - reference_exponent(m, temperature))
 
 
 @inline
-def line32(m, temperature):
-    """The arguments of exp2_line32 for exp(x / T) / 2**k."""
-    slope, slope_low = in_two32(LOG2E / temperature)
-    return slope, slope_low, np.float32(np.float64(ROUND32) - power_of(m, temperature))
+def peak_exp(m, temperature):
+    """exp(m / |T|) / 2**k: the exponential of an entry at the maximum."""
+    return exp2_33_bits(m * (LOG2E / abs(temperature)) - reference_exponent(m, temperature))
 
 
 @inline
-def unit_of(m, temperature):
-    """exp(m / |T|) / 2**k: what an entry at the maximum comes to."""
-    return exp2_plain(m * (LOG2E / abs(temperature)) - power_of(m, temperature))
+def rounded_peak_exp(m, temperature, line):
+    """The same by exp2_biased32, with its rounding error and its factor 2**BIAS32."""
+    return exp2_biased32(np.float32(math.copysign(1.0, temperature) * m), *line)
 
 
 @inline
-def peak_of(m, temperature, line):
-    """The same by exp2_line32, whose rounding it has."""
-    return exp2_line32(np.float32(math.copysign(1.0, temperature) * m), *line)
-
-
-@inline
-def added(e, sums):
-    """LINE exponentials, the first half to the first of two sums, the second to the second."""
+def add_line(e, sums):
+    """Add LINE exponentials to two sums: the first half to the first, the second to the second."""
     first, second = halves(e)
-    return sums[0] + widened(first), sums[1] + widened(second)
+    return sums[0] + to_float64(first), sums[1] + to_float64(second)
 
 
 @inline
-def exp_rest(x, exps, start, stop, at, line, sums):
-    """The end of `exp_narrow`, less than LINE entries, and the sum of all.
+def exp_tail(x, exps, start, stop, at, line, sums):
+    """The end of `exp_chunk`, less than LINE entries, and the sum of all.
 
-    An entry that is not there sums as one that has become 0.
+    Entries past the end are filled such that their exponentials are 0.
     """
-    slope, slope_low, origin = line
+    beta, beta_lo, origin = line
     first, second = sums
-    absent = np.float32(math.copysign(np.inf, -slope))
+    absent = np.float32(math.copysign(np.inf, -beta))
     for i in range(start, stop, WIDTH):
-        e = exp2_line32(load_some(x, i, stop - i, absent), slope, slope_low, origin)
-        store_some(exps, at + i - start, stop - i, e)
-        first = first + widened(e)
-    return sum_of(first + second)
+        e = exp2_biased32(load_partial(x, i, stop - i, absent), beta, beta_lo, origin)
+        store_partial(exps, at + i - start, stop - i, e)
+        first = first + to_float64(e)
+    return horizontal_sum(first + second)
 
 
 @inline
-def exp_narrow(x, exps, start, stop, at, line, upcoming):
-    """exps[at:] = exp of x[start:stop], and the sum of them; upcoming[start:stop] is fetched."""
-    slope, slope_low, origin = line
-    sums = spread(0.0), spread(0.0)
+def exp_chunk(x, exps, start, stop, at, line, upcoming):
+    """exps[at:] = exp of x[start:stop], and their sum; upcoming[start:stop] is prefetched."""
+    beta, beta_lo, origin = line
+    sums = splat(0.0), splat(0.0)
     whole = start + (stop - start) // LINE * LINE
     for i in range(start, whole, LINE):
         prefetch(upcoming, i)
-        e = exp2_line32(load_line(x, i), slope, slope_low, origin)
+        e = exp2_biased32(load_line(x, i), beta, beta_lo, origin)
         store(exps, at + i - start, e)
-        sums = added(e, sums)
-    return exp_rest(x, exps, whole, stop, at + whole - start, line, sums)
+        sums = add_line(e, sums)
+    return exp_tail(x, exps, whole, stop, at + whole - start, line, sums)
 
 
 @kernel
@@ -242,59 +236,58 @@ def ties_and_below(x, exps, sign, m):
 
 
 @inline
-def is_whole(times):
-    """May a sum of so many of its largest term be that term and nothing else, several times?"""
+def is_near_integer(times):
+    """Whether a sum of `times` times its largest term may consist of copies of that term."""
     return abs(times - np.rint(times)) < 2.0**-20
 
 
 @inline
 def may_hold_ties(total, times):
-    """Is a sum worth telling ties from the rest?
+    """Whether ties must be counted apart from the rest of a sum.
 
-    Not one that is larger than 4, unless ties are all that it holds: their rounding moves it by
-    2**-24 at most, and its logarithm by less than an ULP.
+    Not above 4, unless the sum may consist of ties alone: the rounding of ties changes it by 2**-24
+    at most, and its logarithm by less than an ULP.
     """
-    return total > 1.0 - 2.0**-10 and (total < 4.0 or is_whole(times))
+    return total > 1.0 - 2.0**-10 and (total < 4.0 or is_near_integer(times))
 
 
 @inline
-def sums_narrow(x, exps, m, temperature, upcoming):
-    """(ties, below); `exps` keeps the exponentials, times 2**BIAS32, if it is long enough.
+def sums_float32(x, exps, m, temperature, upcoming):
+    """(ties, below); `exps` receives the exponentials, times 2**BIAS32, if it is long enough.
 
-    While it computes, the row that comes next is fetched, which saves a large array a tenth of its
-    time.
+    The next row is prefetched meanwhile: this saves a tenth of the time of a large array.
     """
-    line = line32(m, temperature)
-    per_unit = UNBIAS32 / unit_of(m, temperature)
-    per_peak = 1.0 / np.float64(peak_of(m, temperature, line))
-    keep = exps.size >= x.size
+    line = exp2_constants(m, temperature)
+    per_unit = UNBIAS32 / peak_exp(m, temperature)
+    per_peak = 1.0 / np.float64(rounded_peak_exp(m, temperature, line))
+    has_all = exps.size >= x.size
     below = 0.0
-    first, last = x.size, 0  # between them lie all chunks that may hold ties
-    for start in range(0, x.size, CHUNK):
-        stop = min(start + CHUNK, x.size)
-        at = start if keep else 0
-        total = exp_narrow(x, exps, start, stop, at, line, upcoming)
+    first, last = x.size, 0  # the range of the chunks that may hold ties
+    for start in range(0, x.size, L1_CHUNK):
+        stop = min(start + L1_CHUNK, x.size)
+        at = start if has_all else 0
+        total = exp_chunk(x, exps, start, stop, at, line, upcoming)
         if may_hold_ties(total * per_unit, total * per_peak):
             first, last = min(first, start), stop
         else:
             below += total * per_unit
-    if first < last:  # apart: a call inside the loop above would cost it its registers
+    if first < last:  # here, since a call inside the loop above would spill its registers
         return sums_with_ties(x, exps, m, temperature, first, last, below)
     return 0.0, below
 
 
 @kernel
 def sums_with_ties(x, exps, m, temperature, first, last, below):
-    """Add what the chunks from first to last that may hold ties come to."""
-    line = line32(m, temperature)
-    per_unit = UNBIAS32 / unit_of(m, temperature)
-    per_peak = 1.0 / np.float64(peak_of(m, temperature, line))
-    keep = exps.size >= x.size
+    """Add the sums of the chunks from first to last that may hold ties."""
+    line = exp2_constants(m, temperature)
+    per_unit = UNBIAS32 / peak_exp(m, temperature)
+    per_peak = 1.0 / np.float64(rounded_peak_exp(m, temperature, line))
+    has_all = exps.size >= x.size
     ties = 0.0
-    for start in range(first, last, CHUNK):
-        stop = min(start + CHUNK, x.size)
-        at = start if keep else 0
-        total = exp_narrow(x, exps, start, stop, at, line, x)
+    for start in range(first, last, L1_CHUNK):
+        stop = min(start + L1_CHUNK, x.size)
+        at = start if has_all else 0
+        total = exp_chunk(x, exps, start, stop, at, line, x)
         if may_hold_ties(total * per_unit, total * per_peak):
             terms = exps[at : at + stop - start]
             sign = np.float32(math.copysign(1.0, temperature))
@@ -306,70 +299,71 @@ def sums_with_ties(x, exps, m, temperature, first, last, below):
 
 @inline
 def factors_of(total, m, ties, temperature):
-    """What `scaled` takes, of a row with this sum of exponentials and a maximum that ties share."""
-    peak = peak_of(m, temperature, line32(m, temperature))
-    unit = unit_of(m, temperature) / UNBIAS32
-    # the largest terms without their rounding: they may be all there is
+    """The factors of `probability_of_exp`, given a row's sum of exponentials, maximum and ties."""
+    peak = rounded_peak_exp(m, temperature, exp2_constants(m, temperature))
+    unit = peak_exp(m, temperature) / UNBIAS32
+    # The largest terms without their rounding error: the sum may consist of them alone.
     total += ties * (unit - np.float64(peak))
-    inverse, inverse_low = in_two32(1.0 / (total * UNBIAS32))
-    return inverse, inverse_low, peak, np.float32(unit / total)
+    inverse, inverse_lo = float32_pair(1.0 / (total * UNBIAS32))
+    return inverse, inverse_lo, peak, np.float32(unit / total)
 
 
 @inline
-def keep_factors(kept, p, factors):
-    """kept[:, p] = factors."""
-    kept[0, p], kept[1, p], kept[2, p], kept[3, p] = factors
+def store_factors(table, p, factors):
+    """table[:, p] = factors."""
+    table[0, p], table[1, p], table[2, p], table[3, p] = factors
 
 
 @inline
-def kept_factors(kept, p):
-    return kept[0, p], kept[1, p], kept[2, p], kept[3, p]
+def load_factors(table, p):
+    return table[0, p], table[1, p], table[2, p], table[3, p]
 
 
 @inline
-def product(e, factors):
+def times_inverse(e, factors):
     """e / total.
 
-    2**-BIAS32 goes last: inside the inverse, it would cost the second product its digits where the
-    result is among the smallest normal numbers.
+    The factor 2**-BIAS32 comes last: inside the inverse, the second product would lose digits where
+    the result is close to the smallest normal number.
     """
-    inverse, inverse_low, _, _ = factors
-    return fma(e, inverse, e * inverse_low) * UNBIAS32
+    inverse, inverse_lo, _, _ = factors
+    return fma(e, inverse, e * inverse_lo) * UNBIAS32
 
 
 @inline
-def scaled(e, factors):
-    """e / total; an entry at the maximum comes to exactly its share, 1 / total."""
+def probability_of_exp(e, factors):
+    """e / total; for an entry at the maximum exactly 1 / total."""
     _, _, peak, share = factors
-    return choose(e == peak, share, product(e, factors))
+    return choose(e == peak, share, times_inverse(e, factors))
 
 
 @kernel
-def settle():
-    """Make what was streamed visible to other threads."""
+def store_fence():
+    """Make non-temporal stores visible to other threads."""
     fence()
 
 
 @inline
-def softmax_narrow(x, out, exps, kept, m, temperature, total, streamed):
-    line = line32(m, temperature)
-    inverse, inverse_low = in_two32(1.0 / (total * unit_of(m, temperature)))
-    peak = peak_of(m, temperature, line)
-    factors = inverse, inverse_low, peak, np.float32(1.0 / total)
+def softmax_float32(x, out, exps, is_computed, m, temperature, total, streamed):
+    """Write the probabilities; `is_computed`: exps already holds the exponentials."""
+    line = exp2_constants(m, temperature)
+    inverse, inverse_lo = float32_pair(1.0 / (total * peak_exp(m, temperature)))
+    peak = rounded_peak_exp(m, temperature, line)
+    factors = inverse, inverse_lo, peak, np.float32(1.0 / total)
     for start in range(0, x.size, exps.size):
         stop = min(start + exps.size, x.size)
-        if not kept:
-            exp_narrow(x, exps, start, stop, 0, line, x)
-        write(scaled, exps[: stop - start], out[start:stop], factors, streamed)
+        if not is_computed:
+            exp_chunk(x, exps, start, stop, 0, line, x)
+        write_mapped(probability_of_exp, exps[: stop - start], out[start:stop], factors, streamed)
 
 
 @inline
-def log_scaled(x, constants):
-    m, slope, log_sum = constants
-    return fma(widened(x) - m, slope, -log_sum)
+def log_probability_float32(x, constants):
+    m, beta, log_sum = constants
+    return fma(to_float64(x) - m, beta, -log_sum)
 
 
 @inline
-def log_softmax_narrow(x, out, m, temperature, log_sum, streamed):
+def log_softmax_float32(x, out, m, temperature, log_sum, streamed):
     peak = math.copysign(1.0, temperature) * m
-    write(log_scaled, x, out, (peak, 1.0 / temperature, log_sum), streamed)
+    write_mapped(log_probability_float32, x, out, (peak, 1.0 / temperature, log_sum), streamed)

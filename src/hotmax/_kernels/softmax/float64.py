@@ -1,6 +1,6 @@
-"""The float64 arithmetic of one row: every step carried in two words, a value and its error.
+"""The arithmetic of one row in double-double: every step as a value and its error.
 
-Used for float64, and for those long float32 rows that the float32 path does not take: extreme
+Used for float64, and for long float32 rows that the float32 path does not support: extreme
 temperatures, and logits so large that x / T needs more digits than float32 has.
 """
 
@@ -11,16 +11,8 @@ import math
 import numpy as np
 
 from hotmax._kernels.compiler.compiling import inline, kernel
-from hotmax._kernels.numeric.arithmetic import (
-    LOG2E,
-    LOG2E_LOW,
-    LOWEST64,
-    UNBIAS64,
-    exp2_parts,
-    two_difference,
-    two_sum,
-    with_fraction,
-)
+from hotmax._kernels.numeric.arithmetic import LOG2E, LOG2E_LO, LOWEST64, UNBIAS64, exp2_parts
+from hotmax._kernels.numeric.double_double import dd_div, dd_mul, dd_one_plus, two_diff, two_sum
 from hotmax._kernels.simd.memory import prefetch
 from hotmax._kernels.simd.vectors import (
     WIDTH,
@@ -28,19 +20,19 @@ from hotmax._kernels.simd.vectors import (
     entry,
     fma,
     load,
-    load_some,
-    spread,
+    load_partial,
+    splat,
     store,
-    store_some,
-    widened,
+    store_partial,
+    to_float64,
 )
-from hotmax._kernels.simd.writing import write
+from hotmax._kernels.simd.writing import write_mapped
 
-STRIP = 256  # sums that run side by side
+PARTIAL_SUMS = 256  # sums that `accumulate` adds to, so that loops over entries vectorise
 
 
 @inline
-def scale_of(temperature):
+def range_scale(temperature):
     """A power of two for x and T, so that neither x - m nor 1 / T leaves the range of float64."""
     size = abs(temperature)
     scale = 2.0**-2
@@ -52,141 +44,127 @@ def scale_of(temperature):
 
 
 @inline
-def over(a, a_low, temperature):
-    """(a + a_low) / temperature in two words."""
-    quotient = a / temperature
-    return quotient, (fma(-quotient, temperature, a) + a_low) / temperature
-
-
-@inline
-def product(d, d_low, slope, slope_low):
-    """(d + d_low) * (slope + slope_low) in two words."""
-    high = d * slope
-    return high, fma(d_low, slope, fma(d, slope_low, fma(d, slope, -high)))
-
-
-@inline
-def exponent(x, m, slope, slope_low):
-    """(x - m) * (slope + slope_low) in two words, cut off where its exponential is 0."""
-    d, d_low = two_difference(x, m)
-    y, y_low = product(d, d_low, slope, slope_low)
+def exponent(x, m, beta, beta_lo):
+    """(x - m) * (beta + beta_lo) in double-double, clipped where its exponential is 0."""
+    d, d_lo = two_diff(x, m)
+    y, y_lo = dd_mul(d, d_lo, beta, beta_lo)
     beyond = y < LOWEST64
-    return choose(beyond, LOWEST64, y), choose(beyond, 0.0, y_low)
+    return choose(beyond, LOWEST64, y), choose(beyond, 0.0, y_lo)
 
 
 @inline
-def accumulate(sums, i, term, term_low):
-    """Add a two-word term to the i-th of STRIP two-word sums."""
+def accumulate(sums, i, term, term_lo):
+    """Add a double-double term to the i-th of PARTIAL_SUMS double-double sums."""
     total, carry = two_sum(sums[i], term)
     sums[i] = total
-    sums[STRIP + i] += carry + term_low
+    sums[PARTIAL_SUMS + i] += carry + term_lo
 
 
 @kernel
-def combine(sums, count):
-    """The first `count` of the STRIP sums as one, in two words."""
-    total, low = 0.0, 0.0
-    for i in range(min(count, STRIP)):
+def combine_sums(sums, count):
+    """The first `count` of the PARTIAL_SUMS sums as one double-double sum."""
+    total, lo = 0.0, 0.0
+    for i in range(min(count, PARTIAL_SUMS)):
         total, carry = two_sum(total, sums[i])
-        low += carry + sums[STRIP + i]
-    return two_sum(total, low)
+        lo += carry + sums[PARTIAL_SUMS + i]
+    return two_sum(total, lo)
 
 
 @inline
 def constants_of(m, temperature):
-    """What exp_wide takes besides x."""
-    scale = scale_of(temperature)
-    slope, slope_low = over(LOG2E, LOG2E_LOW, abs(scale) * abs(temperature))
-    return m * abs(scale), scale, slope, slope_low
+    """The constants of `exp_float64`: the scaled maximum, the scale, and beta = log2(e) / T."""
+    scale = range_scale(temperature)
+    beta, beta_lo = dd_div(LOG2E, LOG2E_LO, abs(scale) * abs(temperature))
+    return m * abs(scale), scale, beta, beta_lo
 
 
 @inline
-def exp_wide(x, constants):
-    """exp((x - m) / T) * 2**BIAS64 in two words."""
-    peak, scale, slope, slope_low = constants
-    y, y_low = exponent(x * scale, peak, slope, slope_low)
-    t, power = exp2_parts(y, y_low)
-    return with_fraction(power, t)
+def exp_float64(x, constants):
+    """exp((x - m) / T) * 2**BIAS64 in double-double."""
+    peak, scale, beta, beta_lo = constants
+    y, y_lo = exponent(x * scale, peak, beta, beta_lo)
+    t, power = exp2_parts(y, y_lo)
+    return dd_one_plus(power, t)
 
 
 @inline
 def add_below(sums, v, m, constants):
-    """(sums and the exponentials of v, wherever v is below m; the exponentials).
+    """(the sums plus the exponentials of v where v < m, the exponentials).
 
-    What is below m is told before scaling, which may merge the smallest numbers.
+    v is compared with m before scaling, which may round the smallest numbers to one value.
     """
-    total, low = sums
-    term, term_low = exp_wide(v, constants)
+    total, lo = sums
+    term, term_lo = exp_float64(v, constants)
     below = v * math.copysign(1.0, constants[1]) < m
     total, carry = two_sum(total, choose(below, term, 0.0))
-    return (total, low + (carry + choose(below, term_low, 0.0))), term
+    return (total, lo + (carry + choose(below, term_lo, 0.0))), term
 
 
 @inline
-def sum_wide(x, terms, m, temperature, upcoming):
-    """The sum of exp((x - m) / T) over x < m, in two words.
+def sum_float64(x, terms, m, temperature, upcoming):
+    """The sum of exp((x - m) / T) over x < m in double-double, from WIDTH partial sums.
 
-    WIDTH sums run side by side. `terms` is room for the exponentials, times 2**BIAS64, or None.
+    `terms`: an array for the exponentials, times 2**BIAS64, or None.
     """
     constants = constants_of(m, temperature)
     absent = x.dtype.type(math.copysign(np.inf, -constants[1]))
-    sums = spread(0.0), spread(0.0)
+    sums = splat(0.0), splat(0.0)
     whole = x.size // WIDTH * WIDTH
     for i in range(0, whole, WIDTH):
         prefetch(upcoming, i)
-        sums, term = add_below(sums, widened(load(x, i)), m, constants)
+        sums, term = add_below(sums, to_float64(load(x, i)), m, constants)
         if terms is not None:
             store(terms, i, term)
     if whole < x.size:
         count = x.size - whole
-        v = widened(load_some(x, whole, count, absent))
+        v = to_float64(load_partial(x, whole, count, absent))
         sums, term = add_below(sums, v, m, constants)
         if terms is not None:
-            store_some(terms, whole, count, term)
-    total, low = 0.0, 0.0
+            store_partial(terms, whole, count, term)
+    total, lo = 0.0, 0.0
     for i in range(WIDTH):
         total, carry = two_sum(total, entry(sums[0], i))
-        low += carry + entry(sums[1], i)
-    total, low = two_sum(total, low)
-    return total * UNBIAS64, low * UNBIAS64
+        lo += carry + entry(sums[1], i)
+    total, lo = two_sum(total, lo)
+    return total * UNBIAS64, lo * UNBIAS64
 
 
 @inline
-def scaled(term, constants):
-    inverse, inverse_low = constants
-    return fma(term, inverse, term * inverse_low) * UNBIAS64
+def probability_of_term(term, constants):
+    inverse, inverse_lo = constants
+    return fma(term, inverse, term * inverse_lo) * UNBIAS64
 
 
 @inline
-def scale_wide(terms, out, inverse, inverse_low, streamed):
-    """The probabilities of a row whose exponentials were kept."""
-    write(scaled, terms, out, (inverse, inverse_low), streamed)
+def scale_terms(terms, out, inverse, inverse_lo, streamed):
+    """The probabilities of a row from its exponentials, as `sum_float64` stored them."""
+    write_mapped(probability_of_term, terms, out, (inverse, inverse_lo), streamed)
 
 
 @inline
-def probability(x, constants):
-    term, _ = exp_wide(widened(x), constants[0])
-    return scaled(term, constants[1])
+def probability_float64(x, constants):
+    term, _ = exp_float64(to_float64(x), constants[0])
+    return probability_of_term(term, constants[1])
 
 
 @kernel
-def softmax_wide(x, out, m, temperature, inverse, inverse_low, streamed):
-    constants = constants_of(m, temperature), (inverse, inverse_low)
-    write(probability, x, out, constants, streamed)
+def softmax_float64(x, out, m, temperature, inverse, inverse_lo, streamed):
+    constants = constants_of(m, temperature), (inverse, inverse_lo)
+    write_mapped(probability_float64, x, out, constants, streamed)
 
 
 @inline
-def log_probability(x, constants):
-    peak, scale, slope, slope_low, log_sum, log_sum_low = constants
-    d, d_low = two_difference(widened(x) * scale, peak)
-    z, z_low = product(d, d_low, slope, slope_low)
-    high, carry = two_difference(z, log_sum)
-    return choose(high > -np.inf, high + (carry + (z_low - log_sum_low)), high)
+def log_probability_float64(x, constants):
+    peak, scale, beta, beta_lo, log_sum, log_sum_lo = constants
+    d, d_lo = two_diff(to_float64(x) * scale, peak)
+    z, z_lo = dd_mul(d, d_lo, beta, beta_lo)
+    hi, carry = two_diff(z, log_sum)
+    return choose(hi > -np.inf, hi + (carry + (z_lo - log_sum_lo)), hi)
 
 
 @kernel
-def log_softmax_wide(x, out, m, temperature, log_sum, log_sum_low, streamed):
-    scale = scale_of(temperature)
-    slope, slope_low = over(1.0, 0.0, abs(scale) * abs(temperature))
-    constants = m * abs(scale), scale, slope, slope_low, log_sum, log_sum_low
-    write(log_probability, x, out, constants, streamed)
+def log_softmax_float64(x, out, m, temperature, log_sum, log_sum_lo, streamed):
+    scale = range_scale(temperature)
+    beta, beta_lo = dd_div(1.0, 0.0, abs(scale) * abs(temperature))
+    constants = m * abs(scale), scale, beta, beta_lo, log_sum, log_sum_lo
+    write_mapped(log_probability_float64, x, out, constants, streamed)

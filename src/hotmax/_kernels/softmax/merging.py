@@ -1,8 +1,8 @@
-"""Rows that come in parts: each part's maximum and sums, the parts as one, and the result.
+"""Rows in parts: the maximum and sums of each part, their merger, and the results.
 
-A part is described by PARTS numbers: its maximum, `ties`, `below` and `below_low` as in `softmax`,
-and how many of its classes are allowed. Parts are merged by scaling their sums to the larger
-maximum, in two words, so that nothing is lost and no row is ever held whole.
+A part is described by PARTS numbers: its maximum, `ties`, `below` and `below_lo` as in `rows`, and
+the number of its classes that are not masked. Parts are merged by scaling their sums to the larger
+maximum in double-double, so that a row need never be in memory as a whole.
 """
 
 from __future__ import annotations
@@ -10,16 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from hotmax._kernels.compiler.compiling import kernel
-from hotmax._kernels.numeric.arithmetic import (
-    LOG2E,
-    LOG2E_LOW,
-    UNBIAS64,
-    exp2_parts,
-    two_sum,
-    with_fraction,
-)
-from hotmax._kernels.softmax.float32 import top
-from hotmax._kernels.softmax.float64 import exponent, over, product, scale_of
+from hotmax._kernels.numeric.arithmetic import LOG2E, LOG2E_LO, UNBIAS64, exp2_parts
+from hotmax._kernels.numeric.double_double import dd_div, dd_mul, dd_one_plus, two_sum
+from hotmax._kernels.softmax.float32 import row_maximum
+from hotmax._kernels.softmax.float64 import exponent, range_scale
 from hotmax._kernels.softmax.rows import (
     FLAT,
     PLAIN,
@@ -39,24 +33,24 @@ PARTS = 5
 @kernel
 def describe_rows(x, temperature, parts):
     for r in range(x.shape[0]):
-        m = top(x[r], sign_of(x, temperature[r]))
+        m = row_maximum(x[r], sign_of(x, temperature[r]))
         parts[r, 0] = m
         parts[r, 1], parts[r, 2], parts[r, 3] = row_sums(x[r], None, m, temperature[r], x[r])
 
 
 @kernel
-def lowered(sums, m, peak, temperature):
-    """Sums taken from a maximum m, as taken from a larger one: what were ties are so no more."""
+def rescaled_sums(sums, m, peak, temperature):
+    """Sums relative to m, made relative to a larger maximum: former ties are then below it."""
     if m == peak:
         return sums
-    scale = scale_of(temperature)
-    slope, slope_low = over(LOG2E, LOG2E_LOW, abs(scale * temperature))
-    y, y_low = exponent(m * abs(scale), peak * abs(scale), slope, slope_low)
-    t, power = exp2_parts(y, y_low)
-    e, e_low = with_fraction(power, t)
+    scale = range_scale(temperature)
+    beta, beta_lo = dd_div(LOG2E, LOG2E_LO, abs(scale * temperature))
+    y, y_lo = exponent(m * abs(scale), peak * abs(scale), beta, beta_lo)
+    t, power = exp2_parts(y, y_lo)
+    e, e_lo = dd_one_plus(power, t)
     total, carry = two_sum(sums[0], sums[1])
-    high, low = product(total, carry + sums[2], e, e_low)
-    return 0.0, high * UNBIAS64, low * UNBIAS64
+    hi, lo = dd_mul(total, carry + sums[2], e, e_lo)
+    return 0.0, hi * UNBIAS64, lo * UNBIAS64
 
 
 @kernel
@@ -77,7 +71,7 @@ def merge_rows(parts, temperature, merged):
             if m == peak or kind == FLAT:
                 sums = add_sums(sums, one)
             elif kind == PLAIN and m > -np.inf:
-                sums = add_sums(sums, lowered(one, m, peak, t))
+                sums = add_sums(sums, rescaled_sums(one, m, peak, t))
         merged[r, 0], merged[r, 4] = peak, allowed
         merged[r, 1], merged[r, 2], merged[r, 3] = sums
 

@@ -1,14 +1,14 @@
-"""softmax of float32 rows of up to KEEP classes: a row is written while the next one is computed.
+"""softmax of long float32 rows: a row is written while the next one is computed.
 
-A row is read from memory once, in parts. Each part has exponentials relative to an even power of
-two of its own, which changes no digit: what a part comes to does not depend on the others.
+A row is read from memory once, in parts. The exponentials of each part are relative to an even
+power of two of its own, which changes no digit: a part does not depend on the other parts.
 
     exp_parts     exponentials and sum of each part, and the maximum of the row
-    scale_parts   what each part is to be multiplied by
+    scale_parts   the factors of each part
     write_parts   the products; those of all rows but the last are written by the next `exp_parts`
 
-While a part is computed the next one, or the beginning of the next row, is fetched, and the same
-part of the row before is written: the three together take little longer than the arithmetic alone.
+While a part is computed, the next one, or the beginning of the next row, is prefetched, and the
+same part of the previous row is written. Together they take little longer than the arithmetic.
 """
 
 from __future__ import annotations
@@ -36,50 +36,50 @@ from hotmax._kernels.simd.vectors import (
     LINE,
     WIDTH,
     halves,
+    horizontal_maximum,
     load_line,
-    load_some,
+    load_partial,
     maximum,
-    maximum_of,
-    spread,
-    spread_line,
+    splat,
+    splat_line,
     store,
     stream,
 )
-from hotmax._kernels.simd.writing import write
+from hotmax._kernels.simd.writing import write_mapped
 from hotmax._kernels.softmax.float32 import (
     FACTORS,
-    added,
-    exp_narrow,
-    exp_rest,
+    add_line,
+    exp2_constants,
+    exp_chunk,
+    exp_tail,
     factors_of,
-    folded,
-    is_narrow,
-    joined,
-    keep_factors,
-    kept_factors,
+    fits_float32,
+    fold_largest,
+    horizontal_largest,
+    insert_largest,
     larger,
-    line32,
-    power_of,
-    product,
-    scaled,
+    load_factors,
+    probability_of_exp,
+    reference_exponent,
+    row_maximum,
     smaller,
+    store_factors,
     ties_of,
-    top,
-    top_two,
-    two_of,
+    times_inverse,
+    two_largest,
 )
 from hotmax._kernels.softmax.rows import sign_of, softmax_row
 
-KEEP = 196608  # classes of the longest row whose exponentials are kept (768 kB)
-PART = 8192  # classes that stay in the second-level cache, with their exponentials
-QUICK = 1024  # classes of a row that is worth the quick way
-# In powers of two: how far a part may rise above its first line, and how far lie below its row. In
-# two words of float32, 2**-BELOW / sum loses no digit.
+LONGEST_BUFFERED = 196608  # classes of the longest row whose exponentials are buffered (768 kB)
+ROW_PART = 8192  # classes that stay in the second-level cache, with their exponentials
+QUICK = 1024  # classes of the shortest row that the quick way is used for
+# In powers of two: how far a part may rise above its first line, and how far it may lie below the
+# maximum of the row. With factors as pairs of float32 numbers, 2**-BELOW / sum loses no digit.
 REACH, BELOW = 48, 48
-FAR = 200.0  # a part so many T below its row adds nothing to it
-PAGE = 4096  # bytes: places that lie pages apart are not told apart at once
-NEAR = 512  # bytes between reading and writing, at least
-VISIT = 1 << 21  # entries after which a thread comes back, to be interrupted
+NEGLIGIBLE_GAP = 200.0  # in units of T: a part this far below the maximum adds nothing to the sum
+PAGE = 4096  # bytes: loads and stores a multiple of this apart are mistaken for one another
+NEAR = 512  # bytes: the least distance between reading and writing
+VISIT = 1 << 21  # entries after which a thread returns to Python, so that it can be interrupted
 
 # What is known of each part, in rows of one array.
 POWER, SUM, TOP, SECOND, FACTS = range(5)
@@ -87,15 +87,15 @@ POWER, SUM, TOP, SECOND, FACTS = range(5)
 
 @inline
 def bounds(p, n):
-    return p * PART, min((p + 1) * PART, n)
+    return p * ROW_PART, min((p + 1) * ROW_PART, n)
 
 
 @inline
 def lead_of(x, out):
-    """How many entries the writing of out runs ahead of the reading of x; out[lead] begins a line.
+    """How many entries writing to out runs ahead of reading x; out[lead] begins a cache line.
 
-    A store holds up the loads soon after it whose addresses have the same last 12 bits: with none
-    apart, softmax took 0.76 ns an entry, and 0.45 with 128 entries.
+    A store delays later loads whose addresses have the same last 12 bits (4K aliasing): at distance
+    0 softmax took 0.76 ns an entry, at 128 entries 0.45.
     """
     lead = -address_of(out) % LINE_BYTES // out.itemsize
     short = (NEAR - (address_of(out[lead:]) - address_of(x))) % PAGE
@@ -104,15 +104,15 @@ def lead_of(x, out):
 
 @inline
 def exp_line(x, i, exps, line, seen, quick):
-    """exps[i:] = exp of LINE entries from x[i] on, and what has been seen of all so far.
+    """exps[i:] = exp of LINE entries from x[i] on; `seen` is updated with them.
 
-    The quick way looks at no exponential: it keeps the largest entry, and how far all of them reach
-    from the power of two, to be looked at in the end.
+    The quick way clips no exponential: it tracks the two largest entries and the range of the
+    exponents, which are checked once at the end.
     """
-    slope, slope_low, origin = line
+    beta, beta_lo, origin = line
     sums, largest, second, reach = seen
     v = load_line(x, i)
-    e, shifted = exp2_unclipped32(v, slope, slope_low, origin)
+    e, shifted = exp2_unclipped32(v, beta, beta_lo, origin)
     if quick:
         second = larger(smaller(largest, v), second)
         largest = larger(v, largest)
@@ -120,153 +120,156 @@ def exp_line(x, i, exps, line, seen, quick):
     else:
         e = clipped32(e, shifted)
     store(exps, i, e)
-    return added(e, sums), largest, second, reach
+    return add_line(e, sums), largest, second, reach
 
 
 @kernel
-def exp_and_write(x, exps, start, stop, line, upcoming, before, factors, lead, streamed, quick):
-    """`exp_narrow` in place, after what exps[start:stop] holds has been written, scaled, to before.
+def exp_and_write(x, exps, part, line, upcoming, before, factors, lead, streamed, quick):
+    """`exp_chunk` in place, while the previous contents of exps are scaled and written to `before`.
 
-    Nothing is overwritten that is still to be written: writing runs `lead` entries ahead. If it is
-    quick, the maximum comes with the sum, for T > 0; nan if anything is out of reach.
+    `part` is (start, stop). Writing runs `lead` entries ahead: nothing is overwritten before it is
+    written. The quick way also returns the two largest entries, for T > 0; nan if an exponent is
+    out of reach.
     """
+    start, stop = part
     peaked = factors[2] > np.float32(0.0)
     begun = min(start + lead, stop)
-    write(scaled, exps[start:begun], before[start:begun], factors, streamed)
-    none = spread_line(np.float32(-np.inf))
-    seen = (spread(0.0), spread(0.0)), none, none, spread_line(np.uint32(0))
+    write_mapped(probability_of_exp, exps[start:begun], before[start:begun], factors, streamed)
+    none = splat_line(np.float32(-np.inf))
+    seen = (splat(0.0), splat(0.0)), none, none, splat_line(np.uint32(0))
     whole = start + (stop - start) // LINE * LINE
     both = start + (stop - begun) // LINE * LINE
     for i in range(start, both, LINE):
         prefetch(upcoming, i)
         e = load_line(exps, i + lead)
-        p = scaled(e, factors) if peaked else product(e, factors)
+        p = probability_of_exp(e, factors) if peaked else times_inverse(e, factors)
         if streamed:
             stream(before, i + lead, p)
         else:
             store(before, i + lead, p)
         seen = exp_line(x, i, exps, line, seen, quick)
     ended = begun + both - start
-    write(scaled, exps[ended:stop], before[ended:stop], factors, streamed)
+    write_mapped(probability_of_exp, exps[ended:stop], before[ended:stop], factors, streamed)
     for i in range(both, whole, LINE):
         prefetch(upcoming, i)
         seen = exp_line(x, i, exps, line, seen, quick)
     sums, largest, second, reach = seen
-    total = exp_rest(x, exps, whole, stop, whole, line, sums)
+    total = exp_tail(x, exps, whole, stop, whole, line, sums)
     if not quick:
         return total, np.nan, np.nan
     near, far = halves(reach)
-    if maximum_of(maximum(near, far)) > REACH - LOWEST32:
+    if horizontal_maximum(maximum(near, far)) > REACH - LOWEST32:
         return total, np.nan, np.nan
-    two = folded((largest, second))
+    two = fold_largest((largest, second))
     for i in range(whole, stop, WIDTH):
-        two = joined(two, load_some(x, i, stop - i, np.float32(-np.inf)))
-    return (total, *two_of(two))
+        two = insert_largest(two, load_partial(x, i, stop - i, np.float32(-np.inf)))
+    return (total, *horizontal_largest(two))
 
 
 @inline
 def write_part(exps, out, factors, p, streamed):
     start, stop = bounds(p, out.size)
-    write(scaled, exps[start:stop], out[start:stop], kept_factors(factors, p), streamed)
+    write_mapped(
+        probability_of_exp, exps[start:stop], out[start:stop], load_factors(factors, p), streamed
+    )
 
 
 @inline
 def write_parts(exps, out, factors, first, streamed):
-    """The parts of a row from the first on."""
+    """Write the parts of a row from `first` on."""
     for p in range(first, factors.shape[1]):
         write_part(exps, out, factors, p, streamed)
 
 
 @inline
 def exp_parts(x, exps, facts, factors, temperature, before, waits, careful, streamed):
-    """(m, careful): the maximum of the row, nan if out of range; was any entry out of reach?
+    """(m, careful): the maximum of the row, nan if out of range; whether an entry was out of reach.
 
-    If the row before waits in exps and factors to be written to `before`, that is done, either way.
-
-    The quick way takes the power of two of a part from its first line, and finds out on the way
+    If the previous row `waits` in exps and factors to be written to `before`, it is written in any
+    case. The quick way takes the power of two of a part from its first line, and checks meanwhile
     that no entry lies too far from it. The careful way finds the maximum of the part first.
     """
     lead = lead_of(x, before)
-    upcoming = x[min(PART, x.size) :]  # past its end lies the next row: only to be fetched
+    upcoming = x[min(ROW_PART, x.size) :]  # past its end lies the next row; only prefetched
     m = lowest = -np.inf
     for p in range(facts.shape[1]):
-        start, stop = bounds(p, x.size)
+        start, stop = part = bounds(p, x.size)
         own = second = near = total = np.nan
         written = not waits
         if waits and not careful and x.size >= QUICK and temperature > 0.0:
-            near = top(x[start : min(start + LINE, stop)], np.float32(1.0))
-            if is_narrow(near, temperature):
+            near = row_maximum(x[start : min(start + LINE, stop)], np.float32(1.0))
+            if fits_float32(near, temperature):
+                line, scale = exp2_constants(near, temperature), load_factors(factors, p)
                 total, own, second = exp_and_write(
-                    x, exps, start, stop, line32(near, temperature), upcoming,
-                    before, kept_factors(factors, p), lead, streamed, True,
-                )  # fmt: skip
+                    x, exps, part, line, upcoming, before, scale, lead, streamed, True
+                )
                 written = True
-            rise = power_of(own, temperature) - power_of(near, temperature)
-            careful = not (is_narrow(own, temperature) and rise <= REACH)
+            rise = reference_exponent(own, temperature) - reference_exponent(near, temperature)
+            careful = not (fits_float32(own, temperature) and rise <= REACH)
         if careful or own != own:
-            own, second = top_two(x[start:stop], sign_of(x, temperature))
+            own, second = two_largest(x[start:stop], sign_of(x, temperature))
             near = own
-            line = line32(own, temperature)
-            if not is_narrow(own, temperature):
+            line = exp2_constants(own, temperature)
+            if not fits_float32(own, temperature):
                 if not written:
                     write_part(exps, before, factors, p, streamed)
                 if not own < 0.0:
                     if waits:
                         write_parts(exps, before, factors, p + 1, streamed)
                     return np.nan, careful
-                # Masked, it seems: it adds nothing, if the others are far enough above.
+                # A masked part, probably: it adds nothing if the others are far enough above.
                 near, total, lowest = -np.inf, 0.0, max(lowest, own)
             elif written:
-                total = exp_narrow(x, exps, start, stop, start, line, upcoming)
+                total = exp_chunk(x, exps, start, stop, start, line, upcoming)
             else:
+                scale = load_factors(factors, p)
                 total, _, _ = exp_and_write(
-                    x, exps, start, stop, line, upcoming,
-                    before, kept_factors(factors, p), lead, streamed, False,
-                )  # fmt: skip
-        facts[POWER, p], facts[SUM, p] = power_of(near, temperature), total
+                    x, exps, part, line, upcoming, before, scale, lead, streamed, False
+                )
+        facts[POWER, p], facts[SUM, p] = reference_exponent(near, temperature), total
         facts[TOP, p], facts[SECOND, p] = own, second
         m = max(m, own)
-    if not is_narrow(m, temperature) or lowest > m - FAR * abs(temperature):
+    if not fits_float32(m, temperature) or lowest > m - NEGLIGIBLE_GAP * abs(temperature):
         return np.nan, careful
     return m, careful
 
 
 @inline
 def scale_parts(x, exps, facts, factors, m, temperature):
-    """What each part is to be multiplied by, once the maximum and the sums of a row are known."""
-    power = power_of(m, temperature)
+    """The factors of each part, once the maximum and the sums of a row are known."""
+    power = reference_exponent(m, temperature)
     total = ties = 0.0
     for p in range(facts.shape[1]):
         total += facts[SUM, p] * power_of_two(facts[POWER, p] - power)
         if facts[TOP, p] == m:
             start, stop = bounds(p, x.size)
             ties += ties_of(x[start:stop], m, facts[SECOND, p], temperature)
-    inverse, inverse_low, peak, share = factors_of(total, m, ties, temperature)
+    inverse, inverse_lo, peak, share = factors_of(total, m, ties, temperature)
     for p in range(facts.shape[1]):
         shift = facts[POWER, p] - power
         if shift < -BELOW:
             start, stop = bounds(p, x.size)
-            exp_narrow(x, exps, start, stop, start, line32(m, temperature), x)
+            exp_chunk(x, exps, start, stop, start, exp2_constants(m, temperature), x)
             shift = 0.0
         scale = np.float32(power_of_two(shift))
-        # Further away, no exponential is rounded to that of the maximum.
+        # Further below, no exponential is rounded to that of the maximum.
         peaked = m - facts[TOP, p] < 2.0**-16 * abs(temperature)
         own_peak = peak / scale if peaked else np.float32(-1.0)
-        keep_factors(factors, p, (inverse * scale, inverse_low * scale, own_peak, share))
+        store_factors(factors, p, (inverse * scale, inverse_lo * scale, own_peak, share))
 
 
 @kernel
 def softmax_overlapped(x, out, temperature, cuts, turn, exps, streamed):
-    """Ranges of rows, from cut to cut, of which each thread claims one after the other.
+    """Ranges of rows between cuts; each thread claims one after the other.
 
-    `exps` is room for a row. Each row but the first, and those that are special, goes with the
-    writing of the one before: so a thread keeps at it until nothing is left, or VISIT entries done.
+    `exps`: scratch for a row. Each row but the first, and but special ones, is computed while the
+    previous one is written: a thread continues until no range is left, or VISIT entries are done.
     """
     n = x.shape[1]
     x, out, exps = borrowed(x), borrowed(out), borrowed(exps)
-    parts = -(-n // PART)
+    parts = -(-n // ROW_PART)
     facts, factors = np.empty((FACTS, parts)), np.empty((FACTORS, parts), np.float32)
-    before, waits, careful = 0, False, False  # the last row, and does it wait to be written?
+    before, waits, careful = 0, False, False  # the previous row; whether it waits to be written
     done = 0
     while done < VISIT:
         k = claim(turn)

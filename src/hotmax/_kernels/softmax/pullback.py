@@ -11,8 +11,8 @@ from hotmax._kernels.softmax.rows import sign_of
 
 
 @kernel
-def mean_of(p, g):
-    """sum p g, where a class of probability 0 does not count, whatever its g."""
+def mean_gradient(p, g):
+    """sum p g; a class of probability 0 is left out, whatever its g."""
     total = 0.0
     for i in range(p.size):
         total = add_in_any_order(total, np.float64(p[i]) * np.float64(g[i]) if p[i] != 0 else 0.0)
@@ -20,15 +20,15 @@ def mean_of(p, g):
 
 
 @kernel
-def write_pullback(p, g, out, mean, slope):
+def write_pullback(p, g, out, mean, inverse_temperature):
     zero = p.dtype.type(0)
     for i in range(p.size):
-        out[i] = zero if p[i] == 0 else (p[i] * (g[i] - mean)) * slope
+        out[i] = zero if p[i] == 0 else (p[i] * (g[i] - mean)) * inverse_temperature
 
 
 @kernel
 def divide_pullback(p, g, out, mean, temperature):
-    """write_pullback where 1 / T is no normal number of the type."""
+    """write_pullback where 1 / T is not a normal number of the type."""
     for i in range(p.size):
         moved = np.float64(p[i]) * (np.float64(g[i]) - mean) if p[i] != 0 else 0.0
         out[i] = moved / temperature if moved != 0.0 else 0.0
@@ -36,7 +36,7 @@ def divide_pullback(p, g, out, mean, temperature):
 
 @kernel
 def is_constant(x, p, temperature):
-    """Is softmax constant here: at a limit of temperature, or where +inf has all the mass?"""
+    """Whether softmax is constant here: at a limit of temperature, or where +inf has the mass."""
     if temperature == 0.0 or abs(temperature) == np.inf:
         return True
     for i in range(p.size):
@@ -47,7 +47,7 @@ def is_constant(x, p, temperature):
 
 @kernel
 def clear_absent(x, out, temperature):
-    """A row of nan has nothing but absent classes, or holds a nan: the absent ones get 0."""
+    """In a row of nan (no class present, or a nan among the logits), absent classes get 0."""
     absent = -sign_of(x, temperature) * np.inf
     for i in range(x.size):
         if x[i] == absent:
@@ -60,10 +60,10 @@ def softmax_pullback(x, p, g, out, temperature, start, stop):
     for r in range(start, stop):
         t = of_row(temperature, r)
         constant = is_constant(x[r], p[r], t)
-        slope = kind(0.0 if constant else 1.0 / t)
-        mean = mean_of(p[r], g[r])
-        if constant or least <= abs(slope) < np.inf:
-            write_pullback(p[r], g[r], out[r], kind(mean), slope)
+        inverse = kind(0.0 if constant else 1.0 / t)
+        mean = mean_gradient(p[r], g[r])
+        if constant or least <= abs(inverse) < np.inf:
+            write_pullback(p[r], g[r], out[r], kind(mean), inverse)
         else:
             divide_pullback(p[r], g[r], out[r], mean, t)
         if p[r, 0] != p[r, 0]:

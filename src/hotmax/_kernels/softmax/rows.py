@@ -1,18 +1,18 @@
 """softmax, log_softmax and logsumexp of contiguous rows of float32 or float64.
 
-Every row goes the same way, whatever is asked of it:
+Every row takes the same steps:
 
-    top     m = max(x)                                    a nan anywhere makes it nan
-    sums    ties = #{x == m},  below = sum of exp((x - m) / T) over x < m
-    write   exp((x - m) / T) / (ties + below),  or  (x - m) / T - log(ties + below)
+    maximum   m = max(x)                                  nan if any entry is nan
+    sums      ties = #{x == m},  below = sum of exp((x - m) / T) over x < m
+    write     exp((x - m) / T) / (ties + below),  or  (x - m) / T - log(ties + below)
 
-Entries at the maximum are exactly 1, so they are counted, not summed: `below` keeps all its digits
-however small it is. Blocks of a long row are summed apart and added in order, so a row's bits do
-not depend on who computes which block.
+The exponential of an entry at the maximum is exactly 1, so such entries are counted, not summed:
+`below` keeps all its digits however small it is. Blocks of a long row are summed separately and
+added in order, so that a row's bits do not depend on which thread computes which block.
 
-The arithmetic is in `wide` (float64, two words) and `narrow` (float32, long rows). softmax of most
-float32 rows goes ways of its own, in `grouped` and `overlapped`. Short rows are computed side by
-side, in `short` and `short_logs` (float32) and `lanes` (float64).
+The arithmetic is in `float64` (double-double) and `float32` (long float32 rows). softmax of most
+float32 rows has kernels of its own, in `grouped` and `overlapped`. Short rows are computed several
+at a time, in `short` and `short_logs` (float32) and `lanes` (float64).
 """
 
 from __future__ import annotations
@@ -22,39 +22,41 @@ import math
 import numpy as np
 
 from hotmax._kernels.compiler.compiling import inline, kernel
-from hotmax._kernels.numeric.arithmetic import log1p_parts, reciprocal, two_sum
+from hotmax._kernels.numeric.arithmetic import log1p_parts
+from hotmax._kernels.numeric.double_double import dd_div, dd_reciprocal, two_sum
 from hotmax._kernels.simd.memory import borrowed, fence, of_row
 from hotmax._kernels.simd.vectors import fma
 from hotmax._kernels.softmax.float32 import (
-    CHUNK,
-    is_narrow,
-    log_softmax_narrow,
-    softmax_narrow,
-    sums_narrow,
-    top,
+    L1_CHUNK,
+    fits_float32,
+    log_softmax_float32,
+    row_maximum,
+    softmax_float32,
+    sums_float32,
 )
 from hotmax._kernels.softmax.float64 import (
-    log_softmax_wide,
-    over,
-    scale_wide,
-    softmax_wide,
-    sum_wide,
+    log_softmax_float64,
+    scale_terms,
+    softmax_float64,
+    sum_float64,
 )
 
-BLOCK = 65536  # classes summed apart; a long row is shared among threads at these boundaries
+SUM_BLOCK = 65536  # classes summed separately; threads share a long row at these boundaries
 
-# What a row is, once its maximum and its temperature are known.
+# The kinds of rows, by maximum and temperature: ordinary; the limit at T = 0, or with a maximum of
+# inf; the limit at infinite T; no entry but -inf; a nan.
 PLAIN, HARD, FLAT, NOTHING, NAN = 0, 1, 2, 3, 4
 
 
 @inline
 def sign_of(x, temperature):
-    """-1 or 1 in the type of x: below 0, and at -0.0, temperature turns the row upside down."""
+    """-1 or 1 in the type of x: a temperature below 0, or -0.0, negates the row."""
     return x.dtype.type(math.copysign(1.0, temperature))
 
 
 @inline
 def regime(m, temperature):
+    """The kind of a row with this maximum."""
     if m != m:
         return NAN
     if m == -np.inf:
@@ -64,7 +66,7 @@ def regime(m, temperature):
     if abs(temperature) == np.inf:
         return FLAT
     if abs(temperature) < 2.0**-900 and abs(m) > 2.0**800:
-        return HARD  # any gap below such a maximum is beyond exp's reach
+        return HARD  # exp underflows at any gap below such a maximum
     return PLAIN
 
 
@@ -97,34 +99,34 @@ def limit_sums(x, m, temperature):
 
 @kernel
 def block_sums(x, exps, m, temperature, upcoming):
-    """(ties, below, below_low) of one block, given the maximum m of its whole row.
+    """(ties, below, below_lo) of one block, given the maximum m of its whole row.
 
-    `exps` is room for float32 exponentials, or None for float64 (the branch is then not compiled).
+    `exps`: scratch for float32 exponentials, or None for float64 (the branch is then not compiled).
     """
     if regime(m, temperature) != PLAIN:
         return limit_sums(x, m, temperature)
     if exps is not None:
-        if is_narrow(m, temperature):
-            ties, total = sums_narrow(x, exps, m, temperature, upcoming)
+        if fits_float32(m, temperature):
+            ties, total = sums_float32(x, exps, m, temperature, upcoming)
             return ties, total, 0.0
-    below, below_low = sum_wide(x, None, m, temperature, x)
-    return count_equal(x, sign_of(x, temperature), x.dtype.type(m)), below, below_low
+    below, below_lo = sum_float64(x, None, m, temperature, x)
+    return count_equal(x, sign_of(x, temperature), x.dtype.type(m)), below, below_lo
 
 
 @kernel
 def row_sums(x, exps, m, temperature, upcoming):
-    """(ties, below, below_low) of a row: its blocks added in order."""
-    ties, below, below_low = 0.0, 0.0, 0.0
-    for start in range(0, x.size, BLOCK):
-        stop = min(start + BLOCK, x.size)
+    """(ties, below, below_lo) of a row: its blocks added in order."""
+    ties, below, below_lo = 0.0, 0.0, 0.0
+    for start in range(0, x.size, SUM_BLOCK):
+        stop = min(start + SUM_BLOCK, x.size)
         if exps is not None:
-            room = exps[start:stop] if exps.size >= x.size else exps[:CHUNK]
+            scratch = exps[start:stop] if exps.size >= x.size else exps[:L1_CHUNK]
             ahead = upcoming[start:stop]
-            block = block_sums(x[start:stop], room, m, temperature, ahead)
+            block = block_sums(x[start:stop], scratch, m, temperature, ahead)
         else:
             block = block_sums(x[start:stop], None, m, temperature, upcoming)
-        ties, below, below_low = add_sums((ties, below, below_low), block)
-    return ties, below, below_low
+        ties, below, below_lo = add_sums((ties, below, below_lo), block)
+    return ties, below, below_lo
 
 
 @kernel
@@ -135,10 +137,10 @@ def add_sums(a, b):
 
 
 @kernel
-def log_of_sums(ties, below, below_low):
-    """log(ties + below) in two words; one of the ties is the 1 of log1p."""
+def log_of_sums(ties, below, below_lo):
+    """log(ties + below) in double-double; one of the ties is the 1 of log1p."""
     s, carry = two_sum(ties - 1.0, below)
-    return log1p_parts(s, carry + below_low)
+    return log1p_parts(s, carry + below_lo)
 
 
 @kernel
@@ -161,7 +163,7 @@ def log_softmax_limit(x, out, m, temperature, ties):
 
 @kernel
 def fill_limit(x, out, m, temperature, share, rest):
-    """`share` at the entries that take the mass at the limits of temperature, else `rest`."""
+    """`share` at the entries that have the mass at the limits of temperature, else `rest`."""
     sign = sign_of(x, temperature)
     hard = regime(m, temperature) == HARD
     peak = x.dtype.type(m)
@@ -173,76 +175,92 @@ def fill_limit(x, out, m, temperature, share, rest):
 @kernel
 def softmax_block(x, out, exps, m, temperature, sums, streamed):
     """The probabilities of one block, given the maximum and the sums of its whole row."""
-    ties, below, below_low = sums
+    ties, below, below_lo = sums
     if regime(m, temperature) != PLAIN:
         softmax_limit(x, out, m, temperature, ties)
         return
     total, carry = two_sum(ties, below)
     if exps is not None:
-        if is_narrow(m, temperature):
-            softmax_narrow(x, out, exps, False, m, temperature, total, streamed)
+        if fits_float32(m, temperature):
+            softmax_float32(x, out, exps, False, m, temperature, total, streamed)
             return
-    inverse, inverse_low = reciprocal(total, carry + below_low)
-    softmax_wide(x, out, m, temperature, inverse, inverse_low, streamed)
+    inverse, inverse_lo = dd_reciprocal(total, carry + below_lo)
+    softmax_float64(x, out, m, temperature, inverse, inverse_lo, streamed)
 
 
 @kernel
 def log_softmax_block(x, out, exps, m, temperature, sums, streamed):
     """The log-probabilities of one block, given the maximum and the sums of its whole row."""
-    ties, below, below_low = sums
+    ties, below, below_lo = sums
     if regime(m, temperature) != PLAIN:
         log_softmax_limit(x, out, m, temperature, ties)
         return
-    log_sum, log_sum_low = log_of_sums(ties, below, below_low)
+    log_sum, log_sum_lo = log_of_sums(ties, below, below_lo)
     if exps is not None:
-        if is_narrow(m, temperature):
-            log_softmax_narrow(x, out, m, temperature, log_sum, streamed)
+        if fits_float32(m, temperature):
+            log_softmax_float32(x, out, m, temperature, log_sum, streamed)
             return
-    log_softmax_wide(x, out, m, temperature, log_sum, log_sum_low, streamed)
+    log_softmax_float64(x, out, m, temperature, log_sum, log_sum_lo, streamed)
 
 
 @kernel
 def logsumexp_of(m, temperature, sums):
     """log sum exp(x / T) from a row's maximum and sums."""
-    ties, below, below_low = sums
+    ties, below, below_lo = sums
     kind = regime(m, temperature)
     if kind == NAN or kind == NOTHING or m == np.inf:
         return m
-    log_sum, log_sum_low = log_of_sums(ties, below, below_low)
+    log_sum, log_sum_lo = log_of_sums(ties, below, below_lo)
     if kind == FLAT or m == 0.0:
         return log_sum
     if kind == HARD:
         return np.inf if m > 0.0 else -np.inf
-    q, q_low = over(m, 0.0, abs(temperature))
-    high, carry = two_sum(q, log_sum)
-    return high + (carry + (q_low + log_sum_low)) if abs(q) < 2.0**1000 else q
+    q, q_lo = dd_div(m, 0.0, abs(temperature))
+    hi, carry = two_sum(q, log_sum)
+    return hi + (carry + (q_lo + log_sum_lo)) if abs(q) < 2.0**1000 else q
 
 
 @kernel
 def smoothmax_of(m, temperature, sums):
     """T log sum exp(x / T) from a row's maximum and sums."""
-    ties, below, below_low = sums
+    ties, below, below_lo = sums
     sign = math.copysign(1.0, temperature)
     kind = regime(m, temperature)
     if kind == NAN or kind == NOTHING or kind == HARD:
         return sign * m
-    log_sum, log_sum_low = log_of_sums(ties, below, below_low)
+    log_sum, log_sum_lo = log_of_sums(ties, below, below_lo)
     if log_sum == 0.0:
         return sign * m
     size = abs(temperature)
     extra = size * log_sum
     if extra > 2.0**1000:
         return sign * (m + extra)
-    high, carry = two_sum(m, extra)
-    return sign * (high + (carry + fma(size, log_sum, -extra) + size * log_sum_low))
+    hi, carry = two_sum(m, extra)
+    return sign * (hi + (carry + fma(size, log_sum, -extra) + size * log_sum_lo))
 
 
 # --- many rows --------------------------------------------------------------------------------
 
 
+@inline
+def peak_of_row(x, temperature, r):
+    """(t, m): the temperature of row r, and the maximum of sign(t) * x[r]."""
+    t = of_row(temperature, r)
+    return t, row_maximum(x[r], sign_of(x, t))
+
+
+@inline
+def reduce_rows(number_of, x, out, temperature, start, stop, exps):
+    """out[r] = number_of(maximum, temperature, sums) of row r."""
+    x, out, exps = borrowed(x), borrowed(out), borrowed(exps)
+    for r in range(start, stop):
+        t, m = peak_of_row(x, temperature, r)
+        out[r] = number_of(m, t, row_sums(x[r], exps, m, t, x[min(r + 1, stop - 1)]))
+
+
 @kernel
 def softmax_row(x, out, temperature, exps, upcoming, streamed):
-    m = top(x, sign_of(x, temperature))
+    m = row_maximum(x, sign_of(x, temperature))
     sums = row_sums(x, exps, m, temperature, upcoming)
     softmax_block(x, out, exps, m, temperature, sums, streamed)
 
@@ -257,20 +275,19 @@ def softmax_rows(x, out, temperature, start, stop, exps, streamed):
 
 
 @kernel
-def softmax_rows_wide(x, out, temperature, start, stop, terms, streamed):
-    """softmax_rows of float64 rows of up to BLOCK classes; `terms` is room for one."""
+def softmax_rows_float64(x, out, temperature, start, stop, terms, streamed):
+    """softmax_rows of float64 rows of up to SUM_BLOCK classes; `terms`: scratch for one."""
     x, out, terms = borrowed(x), borrowed(out), borrowed(terms)
     for r in range(start, stop):
-        t = of_row(temperature, r)
-        m = top(x[r], sign_of(x, t))
+        t, m = peak_of_row(x, temperature, r)
         if regime(m, t) != PLAIN:
             softmax_limit(x[r], out[r], m, t, limit_sums(x[r], m, t)[0])
             continue
         ties = count_equal(x[r], sign_of(x, t), m)
-        below, below_low = sum_wide(x[r], terms, m, t, x[min(r + 1, stop - 1)])
+        below, below_lo = sum_float64(x[r], terms, m, t, x[min(r + 1, stop - 1)])
         total, carry = two_sum(ties, below)
-        inverse, inverse_low = reciprocal(total, carry + below_low)
-        scale_wide(terms, out[r], inverse, inverse_low, streamed)
+        inverse, inverse_lo = dd_reciprocal(total, carry + below_lo)
+        scale_terms(terms, out[r], inverse, inverse_lo, streamed)
     fence()
 
 
@@ -278,8 +295,7 @@ def softmax_rows_wide(x, out, temperature, start, stop, terms, streamed):
 def log_softmax_rows(x, out, temperature, start, stop, exps, streamed):
     x, out, exps = borrowed(x), borrowed(out), borrowed(exps)
     for r in range(start, stop):
-        t = of_row(temperature, r)
-        m = top(x[r], sign_of(x, t))
+        t, m = peak_of_row(x, temperature, r)
         sums = row_sums(x[r], exps, m, t, x[min(r + 1, stop - 1)])
         log_softmax_block(x[r], out[r], exps, m, t, sums, streamed)
     fence()
@@ -287,17 +303,9 @@ def log_softmax_rows(x, out, temperature, start, stop, exps, streamed):
 
 @kernel
 def logsumexp_rows(x, out, temperature, start, stop, exps, streamed):
-    x, out, exps = borrowed(x), borrowed(out), borrowed(exps)
-    for r in range(start, stop):
-        t = of_row(temperature, r)
-        m = top(x[r], sign_of(x, t))
-        out[r] = logsumexp_of(m, t, row_sums(x[r], exps, m, t, x[min(r + 1, stop - 1)]))
+    reduce_rows(logsumexp_of, x, out, temperature, start, stop, exps)
 
 
 @kernel
 def smoothmax_rows(x, out, temperature, start, stop, exps, streamed):
-    x, out, exps = borrowed(x), borrowed(out), borrowed(exps)
-    for r in range(start, stop):
-        t = of_row(temperature, r)
-        m = top(x[r], sign_of(x, t))
-        out[r] = smoothmax_of(m, t, row_sums(x[r], exps, m, t, x[min(r + 1, stop - 1)]))
+    reduce_rows(smoothmax_of, x, out, temperature, start, stop, exps)

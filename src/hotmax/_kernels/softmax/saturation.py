@@ -11,7 +11,8 @@ from hotmax._kernels.compiler.compiling import kernel
 def jacobian_norms(p, out):
     """The largest root of sum p / (p - x) = 0: it lies between the two largest p.
 
-    The sum rises from -inf to inf in between: Newton's steps, halved where they leave the bracket.
+    The sum rises from -inf to inf in between. Newton's method, with bisection where a step leaves
+    the bracket.
     """
     for r in range(p.shape[0]):
         first, second = 0.0, 0.0
@@ -25,16 +26,16 @@ def jacobian_norms(p, out):
         for _ in range(200):
             if not low < x < high:
                 break
-            total, slope = 0.0, 0.0
+            total, derivative = 0.0, 0.0
             for v in p[r]:
                 share = v / (v - x)
                 total += share
-                slope += share / (v - x)
+                derivative += share / (v - x)
             if total < 0.0:
                 low = x
             else:
                 high = x
-            step = x - total / slope
+            step = x - total / derivative
             if not low < step < high:
                 step = 0.5 * (low + high)
             if abs(step - x) <= 2.0**-52 * x:

@@ -6,13 +6,13 @@ import numpy as np
 
 from hotmax._kernels.compiler.compiling import kernel
 from hotmax._kernels.simd.memory import of_row
-from hotmax._kernels.softmax.float32 import top
+from hotmax._kernels.softmax.float32 import row_maximum
 from hotmax._kernels.softmax.rows import logsumexp_of, row_sums, sign_of, softmax_block
 
 
 @kernel
 def count_segments(ids, starts):
-    """starts[s] .. starts[s + 1] is where group s lies once the entries are put in order."""
+    """starts[s] : starts[s + 1] is the range of group s in the sorted entries."""
     starts[:] = 0
     for i in range(ids.size):
         starts[ids[i] + 1] += 1
@@ -22,11 +22,11 @@ def count_segments(ids, starts):
 
 @kernel
 def order_segments(ids, starts, order):
-    """order[j]: the entry that comes j-th, group by group, each group in its own order."""
-    place = starts.copy()
+    """order[j] is the index of the j-th entry, sorted by group; the sort is stable."""
+    target = starts.copy()
     for i in range(ids.size):
-        order[place[ids[i]]] = i
-        place[ids[i]] += 1
+        order[target[ids[i]]] = i
+        target[ids[i]] += 1
 
 
 @kernel
@@ -40,7 +40,7 @@ def segment_softmax_rows(x, order, starts, out, temperature):
         for s in range(starts.size - 1):
             group = row[starts[s] : starts[s + 1]]
             if group.size:
-                m = top(group, sign_of(group, t))
+                m = row_maximum(group, sign_of(group, t))
                 sums = row_sums(group, None, m, t, group)
                 softmax_block(group, result[starts[s] : starts[s + 1]], None, m, t, sums, False)
         for j in range(order.size):
@@ -57,7 +57,7 @@ def segment_logsumexp_rows(x, order, starts, out, temperature):
         for s in range(starts.size - 1):
             group = row[starts[s] : starts[s + 1]]
             if group.size:
-                m = top(group, sign_of(group, t))
+                m = row_maximum(group, sign_of(group, t))
                 out[r, s] = logsumexp_of(m, t, row_sums(group, None, m, t, group))
             else:
                 out[r, s] = -np.inf

@@ -8,18 +8,17 @@ import numpy as np
 
 from hotmax._kernels.compiler.compiling import kernel
 from hotmax._kernels.numeric.arithmetic import (
-    LN2_HIGH,
-    LN2_LOW,
+    LN2_HEAD,
+    LN2_TAIL,
     LOG2E,
-    LOG2E_LOW,
+    LOG2E_LO,
     UNBIAS64,
     exp2_parts,
     log1p_parts,
-    two_difference,
-    two_sum,
 )
+from hotmax._kernels.numeric.double_double import dd_div, dd_mul, two_diff, two_sum
 from hotmax._kernels.simd.memory import of_row
-from hotmax._kernels.softmax.float64 import over, product, scale_of
+from hotmax._kernels.softmax.float64 import range_scale
 from hotmax._kernels.softmax.rows import HARD, NAN, NOTHING, PLAIN, regime
 
 
@@ -37,13 +36,13 @@ def weighted_top(x, weights, sign):
 @kernel
 def weighted_limit(x, weights, sign, m, kind):
     """The sum of the weights that count at the limits of temperature."""
-    total, low = 0.0, 0.0
+    total, lo = 0.0, 0.0
     for i in range(x.size):
         v = sign * np.float64(x[i])
         if weights[i] != 0.0 and (v == m if kind == HARD else v > -np.inf):
             total, carry = two_sum(total, weights[i])
-            low += carry if abs(total) < np.inf else 0.0
-    return total + low
+            lo += carry if abs(total) < np.inf else 0.0
+    return total + lo
 
 
 @kernel
@@ -52,18 +51,18 @@ def exponent_of(total):
 
 
 @kernel
-def log_magnitude(total, low, k):
-    """log(total + low) + k log 2 in two words, for total > 0."""
+def log_magnitude(total, lo, k):
+    """log(total + lo) + k log 2 in double-double, for total > 0."""
     shift = exponent_of(total)
-    scaled, scaled_low = math.ldexp(total, -shift), math.ldexp(low, -shift)
+    scaled, scaled_lo = math.ldexp(total, -shift), math.ldexp(lo, -shift)
     k += shift
-    s, carry = two_sum(scaled - 1.0, scaled_low)
-    if s < 0.0:  # total was a power of two, and low below it: log(1 + s) from the binade beneath
-        scaled, scaled_low, k = 2.0 * scaled, 2.0 * scaled_low, k - 1
-        s, carry = two_sum(scaled - 1.0, scaled_low)
-    high, high_low = log1p_parts(s, carry)
-    result, rest = two_sum(k * LN2_HIGH, high)
-    return result, rest + (k * LN2_LOW + high_low)
+    s, carry = two_sum(scaled - 1.0, scaled_lo)
+    if s < 0.0:  # total is a power of two and lo < 0: use the binade below
+        scaled, scaled_lo, k = 2.0 * scaled, 2.0 * scaled_lo, k - 1
+        s, carry = two_sum(scaled - 1.0, scaled_lo)
+    hi, high_lo = log1p_parts(s, carry)
+    result, rest = two_sum(k * LN2_HEAD, hi)
+    return result, rest + (k * LN2_TAIL + high_lo)
 
 
 @kernel
@@ -78,7 +77,7 @@ def weighted_row(x, weights, temperature):
         return -np.inf, 0.0
     infinite = 0.0
     for i in range(x.size):
-        if abs(weights[i]) == np.inf:  # times exp(x / T), which at -inf is 0
+        if abs(weights[i]) == np.inf:  # inf * exp(-inf) is nan
             infinite += weights[i] if sign * np.float64(x[i]) > -np.inf else np.nan
     if infinite != 0.0:
         return abs(infinite), np.sign(infinite)
@@ -89,38 +88,39 @@ def weighted_row(x, weights, temperature):
                 return np.nan, np.nan
             return (np.inf if m > 0.0 else -np.inf), np.sign(total)
         return np.log(abs(total)), np.sign(total)
-    scale = scale_of(temperature)
-    slope, slope_low = over(LOG2E, LOG2E_LOW, abs(scale * temperature))
+    scale = range_scale(temperature)
+    beta, beta_lo = dd_div(LOG2E, LOG2E_LO, abs(scale * temperature))
     peak = m * abs(scale)
-    # Every term is mantissa * 2**power: the largest power first, so that nothing is lost.
+    # Each term is mantissa * 2**power. The largest power comes first: terms relative to it do not
+    # overflow.
     largest = -1e9
     for i in range(x.size):
         if weights[i] != 0.0 and sign * np.float64(x[i]) > -np.inf:
-            d = (np.float64(x[i]) * scale - peak) * slope
+            d = (np.float64(x[i]) * scale - peak) * beta
             largest = max(largest, np.rint(max(d, -1e8)) + exponent_of(abs(weights[i])))
-    total, low = 0.0, 0.0
+    total, lo = 0.0, 0.0
     for i in range(x.size):
         v = np.float64(x[i]) * scale
         if weights[i] != 0.0 and v > -np.inf:
             shift = exponent_of(abs(weights[i]))
-            whole = np.rint(max((v - peak) * slope, -1e8))
+            whole = np.rint(max((v - peak) * beta, -1e8))
             gap = whole + shift - largest
             if gap > -1000.0:
-                d, d_low = two_difference(v, peak)
-                y, y_low = product(d, d_low, slope, slope_low)
-                t, power = exp2_parts(y - whole, y_low)
+                d, d_lo = two_diff(v, peak)
+                y, y_lo = dd_mul(d, d_lo, beta, beta_lo)
+                t, power = exp2_parts(y - whole, y_lo)
                 weight = math.ldexp(weights[i], -shift) * math.ldexp(power * UNBIAS64, int(gap))
                 total, carry = two_sum(total, weight)
-                low += carry + weight * t
-    total, low = two_sum(total, low)
+                lo += carry + weight * t
+    total, lo = two_sum(total, lo)
     if total == 0.0:
         return -np.inf, 0.0
-    high, high_low = log_magnitude(abs(total), low * np.sign(total), largest)
-    q, q_low = over(m, 0.0, abs(temperature))
+    hi, high_lo = log_magnitude(abs(total), lo * np.sign(total), largest)
+    q, q_lo = dd_div(m, 0.0, abs(temperature))
     if abs(q) > 2.0**1000:
         return q, np.sign(total)
-    result, carry = two_sum(q, high)
-    return result + (carry + (q_low + high_low)), np.sign(total)
+    result, carry = two_sum(q, hi)
+    return result + (carry + (q_lo + high_lo)), np.sign(total)
 
 
 @kernel

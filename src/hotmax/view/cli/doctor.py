@@ -117,7 +117,7 @@ def cache() -> Iterator[Finding]:
     if numba.config.DISABLE_JIT:
         yield Finding("kernels", WRONG, "NUMBA_DISABLE_JIT=1: they run as plain Python, slowly")
         return
-    kept = getattr(float32.top, "_cache", None)
+    kept = getattr(float32.row_maximum, "_cache", None)
     path = getattr(kept, "cache_path", None)
     if path is None:
         yield Finding(
@@ -169,7 +169,7 @@ def assembly() -> str:
     """Of exp over a row of float32, compiled afresh: Numba keeps none of what it has cached."""
     from numba import njit
 
-    fresh = njit(nogil=True, error_model="numpy")(float32.exp_narrow.py_func)
+    fresh = njit(nogil=True, error_model="numpy")(float32.exp_chunk.py_func)
     x = np.zeros(64, np.float32)
     m = np.float32(0.0)
     fresh(x, np.empty_like(x), 0, x.size, 0, (m,) * 3, x)
