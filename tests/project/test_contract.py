@@ -100,15 +100,6 @@ def test_no_import_cycles():
     list(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError
 
 
-def test_the_guide_has_the_tree():
-    """`make tree` writes it from the modules' first lines."""
-    path = PACKAGE.parents[1] / "bench" / "tree.py"
-    spec = importlib.util.spec_from_file_location("tree", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.tree() in module.GUIDE.read_text()
-
-
 # --- one way in for the arrays of every library -----------------------------------------------
 
 
@@ -171,7 +162,7 @@ def test_import_is_light_and_compiles_nothing():
         for name, module in list(sys.modules.items()):
             if name.startswith("hotmax"):
                 for value in vars(module).values():
-                    if hasattr(value, "signatures"):
+                    if hasattr(value, "signatures") and not isinstance(value, type):
                         kernels += 1
                         if value.signatures:
                             compiled.append(str(value))

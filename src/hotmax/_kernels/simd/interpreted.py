@@ -5,7 +5,6 @@ Kernels can then be stepped through in a debugger. A vector is a NumPy array.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import threading
 from fractions import Fraction
@@ -149,8 +148,3 @@ def borrowed(array: Any) -> Any:
 
 def address_of(array: Any) -> Any:
     return array.ctypes.data
-
-
-def float32s_at(address: Any, shape: Any) -> Any:
-    entries = (ctypes.c_float * math.prod(shape)).from_address(address)
-    return np.ctypeslib.as_array(entries).reshape(shape)

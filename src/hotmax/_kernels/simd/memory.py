@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import carray, config, types
+from numba import config, types
 from numba.extending import intrinsic
 
 from hotmax._kernels.compiler.compiling import inline
@@ -93,25 +93,12 @@ if not config.DISABLE_JIT:
     def address_of(array):
         return array.ctypes.data
 
-    @intrinsic
-    def _pointer_to(typing_context, address):
-        def generate(context, builder, signature, arguments):
-            return builder.inttoptr(arguments[0], ir.FloatType().as_pointer())
-
-        return types.CPointer(types.float32)(types.intp), generate
-
-    @inline
-    def float32s_at(address, shape):
-        """The float32 array at an address."""
-        return carray(_pointer_to(address), shape)
-
 else:
     from hotmax._kernels.simd.interpreted import (
         address_of as address_of,
         borrowed as borrowed,
         claim as claim,
         fence as fence,
-        float32s_at as float32s_at,
         prefetch as prefetch,
     )
 

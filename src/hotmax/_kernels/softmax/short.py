@@ -15,7 +15,7 @@ import numpy as np
 
 from hotmax._kernels.compiler.compiling import inline, kernel, quick_kernel
 from hotmax._kernels.numeric.arithmetic import LOG2E, exp2_33_bits
-from hotmax._kernels.simd.memory import borrowed, float32s_at, of_row
+from hotmax._kernels.simd.memory import borrowed, of_row
 from hotmax._kernels.simd.vectors import (
     WIDTH,
     any_of,
@@ -192,13 +192,3 @@ def softmax_small(x, temperature):
             return False
         softmax_plain(x, x, r, m, temperature, terms)
     return True
-
-
-@quick_kernel
-def softmax_small_at(address, out, temperature):
-    """The same for rows at an address, in the shape of `out`: no array object is needed."""
-    x = float32s_at(address, out.shape)
-    for r in range(out.shape[0]):
-        for c in range(out.shape[1]):
-            out[r, c] = x[r, c]
-    return softmax_small(out, temperature)
