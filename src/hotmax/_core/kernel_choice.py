@@ -19,7 +19,7 @@ from hotmax._kernels.softmax.float32 import (
     FACTORS,
     L1_CHUNK,
     row_maximum,
-    store_fence as store_fence,
+    store_fence,
 )
 from hotmax._kernels.softmax.grouped import ROW_GROUP
 from hotmax._kernels.softmax.lanes import LANES
@@ -42,7 +42,7 @@ class KernelSet:
     finish: Callable[..., Any] | None  # from maximum and sums: writes a block, or gives a number
     reduces: bool  # one number for each row, or one for each entry
     empty: float | None  # for a row with nothing allowed; None: as the kernel has it
-    grouped: Callable[..., None] | None = None  # over float32 rows; scratch memory for GROUP rows
+    grouped: Callable[..., None] | None = None  # over float32 rows; scratch memory for a group
     overlapped: Callable[..., None] | None = None  # over longer ones; scratch memory for one row
     float64: Callable[..., None] | None = None  # over float64 rows; scratch memory for one row
     columns: Callable[..., bool] | None = None  # over float32 rows side by side, classes apart
@@ -67,11 +67,7 @@ def compute(
         kernels.rows(x2, out, temperature, start, stop)
     elif classes <= SHORT:
         kernels.lanes(x2, out, temperature, start, stop, np.empty(classes * LANES))
-    elif (
-        is_float32
-        and kernels.grouped is not None
-        and classes <= (GROUPED_CACHED if x2.size <= STEP else GROUPED)
-    ):
+    elif is_float32 and kernels.grouped is not None and classes <= longest_grouped(x2):
         exps = np.empty((ROW_GROUP * -(-classes // LINE) + 1) * LINE, FLOAT32)
         kernels.grouped(x2, out, temperature, start, stop, exps, streamed)
     elif overlaps_rows(kernels, x2):
