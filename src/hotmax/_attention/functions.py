@@ -71,7 +71,7 @@ def attention(
                [1.2809, 2.2809],
                [2.4132, 3.4132]])
 
-    The same in NumPy, where nothing overflows:
+    The same in NumPy, as long as nothing overflows:
         (e := np.exp(q @ k.T / np.sqrt(q.shape[-1]) / T)) / e.sum(-1, keepdims=True) @ v
 
     Reference:
@@ -124,7 +124,7 @@ def attention_weights(
         array([[0.8808, 0.1192],
                [0.1192, 0.8808]])
 
-    The same in NumPy, where nothing overflows:
+    The same in NumPy, as long as nothing overflows:
         (e := np.exp(q @ k.T / np.sqrt(q.shape[-1]) / T)) / e.sum(-1, keepdims=True)
     """
     if type(q) not in NATIVE:

@@ -4,6 +4,9 @@ A contiguous float32 or float64 array with its classes last goes to the kernels 
 else is staged: a block of rows at a time is copied into a small contiguous buffer, computed there
 and written back, so that a mask, a stride or a half-precision type costs a little time and next to
 no memory. Every function over rows uses this one loop.
+
+A mask is applied here: `Staging.stage` fills the classes that `where` excludes with -inf (inf below
+temperature 0), which the kernels take for classes that are not there.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ def cross_entropy(
         array([[-0.3655,  0.3655],
                [-0.0596,  0.0596]])
 
-    The same in NumPy, where nothing overflows or is lost:
+    The same in NumPy, as long as nothing overflows or is lost:
         (np.log(np.exp(x / T).sum(-1)) - x[np.arange(len(y)), y] / T).mean()
     """
     if type(logits) not in NATIVE:
@@ -225,7 +225,7 @@ def perplexity(
         >>> round(float(hm.perplexity([[0.0, 0.0, 0.0]], [1])), 12)
         3.0
 
-    The same in NumPy, where nothing overflows or is lost:
+    The same in NumPy, as long as nothing overflows or is lost:
         np.exp((np.log(np.exp(x / T).sum(-1)) - x[np.arange(len(y)), y] / T).mean())
     """
     if type(logits) not in NATIVE:

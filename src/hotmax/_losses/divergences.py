@@ -71,7 +71,7 @@ def kl_divergence(
         >>> float(hm.kl_divergence([0.0, 0.0], [0.0, 1e-9]))
         1.25e-19
 
-    The same in NumPy, where nothing overflows or is lost:
+    The same in NumPy, as long as nothing overflows or is lost:
         (lambda p, q: (p * np.log(p / q)).sum(-1).mean())(
         np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True),
         np.exp(z / T) / np.exp(z / T).sum(-1, keepdims=True))
@@ -131,7 +131,7 @@ def distillation_loss(
         >>> float(hm.distillation_loss([1.0, 2.0], [2.0, 1.0], temperature=float("inf")))
         0.5
 
-    The same in NumPy, where nothing overflows or is lost:
+    The same in NumPy, as long as nothing overflows or is lost:
         (lambda p, q: T**2 * (p * np.log(p / q)).sum(-1).mean())(
         np.exp(z / T) / np.exp(z / T).sum(-1, keepdims=True),
         np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True))

@@ -33,7 +33,7 @@ from hotmax._core.checks import (
     class_count,
 )
 from hotmax._core.rows import RowPlan
-from hotmax._softmax.problem import (
+from hotmax._softmax.generic_problem import (
     LogitsProblem,
     default_float,
     hot,

@@ -17,7 +17,7 @@ import numpy as np
 from hotmax._backends.protocol import Array, placement, stop_gradient
 from hotmax._core.arrays import Axis
 from hotmax._core.checks import check_reduction
-from hotmax._softmax.problem import LogitsProblem, reduced_losses
+from hotmax._softmax.generic_problem import LogitsProblem, reduced_losses
 
 TERMS = 20  # of the series of e^v for abs(v) <= 1
 

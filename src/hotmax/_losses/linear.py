@@ -80,7 +80,7 @@ def linear_cross_entropy(
         >>> round(float(loss), 6)
         0.220095
 
-    The same in NumPy, where nothing overflows and the logits z = hidden @ weight.T fit:
+    The same in NumPy, as long as nothing overflows and the logits z = hidden @ weight.T fit:
         (np.log(np.exp(hidden @ weight.T / T).sum(-1))
         - (hidden @ weight.T / T)[np.arange(len(y)), y]).mean()
     """

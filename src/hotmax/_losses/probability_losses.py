@@ -96,7 +96,7 @@ def mae_loss(
         >>> float(loss), gradient
         (1.0, array([-4.24835426e-18,  4.24835426e-18]))
 
-    The same in NumPy, where nothing overflows or is lost:
+    The same in NumPy, as long as nothing overflows or is lost:
         (1 - (np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True))[np.arange(len(y)), y]).mean()
     """
     if type(logits) not in NATIVE:
@@ -131,7 +131,7 @@ def brier_loss(
         >>> float(hm.brier_loss([[0.0, 0.0]], [1]))
         0.5
 
-    The same in NumPy, where nothing overflows or is lost:
+    The same in NumPy, as long as nothing overflows or is lost:
         ((np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True) - np.eye(x.shape[-1])[y]) ** 2
         ).sum(-1).mean()
 
@@ -173,7 +173,7 @@ def focal_loss(
         >>> round(float(hm.focal_loss([[0.0, 0.0]], [1])), 6)
         0.173287
 
-    The same in NumPy, where nothing overflows or is lost, for gamma = 2:
+    The same in NumPy, as long as nothing overflows or is lost, for gamma = 2:
         (lambda p: -((1 - p) ** 2 * np.log(p)).mean())(
         (np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True))[np.arange(len(y)), y])
 

@@ -83,7 +83,7 @@ def softmax_jacobian(
         array([[ 0.25, -0.25],
                [-0.25,  0.25]])
 
-    The same in NumPy, where nothing overflows or is lost:
+    The same in NumPy, as long as nothing overflows or is lost:
         (lambda p: (p[..., None] * np.eye(x.shape[-1]) - p[..., None] * p[..., None, :]) / T)(
         np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True))
     """
@@ -109,7 +109,7 @@ def smoothmax_hessian(
         array([[ 0.25, -0.25],
                [-0.25,  0.25]])
 
-    The same in NumPy, where nothing overflows or is lost:
+    The same in NumPy, as long as nothing overflows or is lost:
         (lambda p: (p[..., None] * np.eye(x.shape[-1]) - p[..., None] * p[..., None, :]) / T)(
         np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True))
     """
@@ -136,7 +136,7 @@ def softmax_hessian(
         array([[ 0.0909, -0.0909],
                [-0.0909,  0.0909]])
 
-    The same in NumPy, where nothing overflows or is lost:
+    The same in NumPy, as long as nothing overflows or is lost:
         (lambda p, d: p[..., None, None] * ((d[:, :, None] - p[..., None, :, None])
         * (d[:, None, :] - p[..., None, None, :])
         - p[..., None, :, None] * (d - p[..., None, None, :])) / T**2)(
@@ -195,7 +195,7 @@ def softmax_jvp(
         >>> hm.softmax_jvp([0.0, 0.0], [1.0, 0.0])
         array([ 0.25, -0.25])
 
-    The same in NumPy, where nothing overflows or is lost:
+    The same in NumPy, as long as nothing overflows or is lost:
         (lambda p: p * (v - (p * v).sum(-1, keepdims=True)) / T)(
         np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True))
     """
@@ -229,7 +229,7 @@ def softmax_vjp(
         >>> hm.softmax_vjp([0.0, 0.0], [1.0, 0.0])
         array([ 0.25, -0.25])
 
-    The same in NumPy, where nothing overflows or is lost:
+    The same in NumPy, as long as nothing overflows or is lost:
         (lambda p: p * (v - (p * v).sum(-1, keepdims=True)) / T)(
         np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True))
     """
@@ -255,7 +255,7 @@ def temperature_derivative(
         >>> hm.temperature_derivative([0.0, 1.0]).round(4)
         array([ 0.1966, -0.1966])
 
-    The same in NumPy, where nothing overflows or is lost:
+    The same in NumPy, as long as nothing overflows or is lost:
         (lambda p: -p * (x - (p * x).sum(-1, keepdims=True)) / T**2)(
         np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True))
     """
@@ -288,7 +288,7 @@ def entropy_gradient(
         >>> hm.entropy_gradient([0.0, 1.0]).round(4)
         array([ 0.1966, -0.1966])
 
-    The same in NumPy, where nothing overflows or is lost:
+    The same in NumPy, as long as nothing overflows or is lost:
         (lambda p: -p * (x - (p * x).sum(-1, keepdims=True)) / T**2)(
         np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True))
     """
@@ -312,7 +312,7 @@ def entropy_temperature_derivative(
         >>> round(float(hm.entropy_temperature_derivative([0.0, 1.0])), 4)
         0.1966
 
-    The same in NumPy, where nothing overflows or is lost:
+    The same in NumPy, as long as nothing overflows or is lost:
         (lambda p: ((p * x**2).sum(-1) - (p * x).sum(-1) ** 2) / T**3)(
         np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True))
     """

@@ -63,7 +63,7 @@ def softmax(
         >>> hm.softmax([1.0, 3.0, 3.0], temperature=0)
         array([0. , 0.5, 0.5])
 
-    The same in NumPy, where nothing overflows:
+    The same in NumPy, as long as nothing overflows:
         np.exp(x / T) / np.exp(x / T).sum(-1, keepdims=True)
 
     Reference:
@@ -112,7 +112,7 @@ def log_softmax(
         >>> hm.log_softmax([0.0, -40.0])
         array([-4.24835426e-18, -4.00000000e+01])
 
-    The same in NumPy, where nothing overflows or is lost:
+    The same in NumPy, as long as nothing overflows or is lost:
         x / T - np.log(np.exp(x / T).sum(-1, keepdims=True))
     """
     if type(x) not in NATIVE:
@@ -157,7 +157,7 @@ def logsumexp(
         >>> [float(v) for v in hm.logsumexp([1.0, 2.0], weights=[1.0, -1.0], return_sign=True)]
         [1.5413248546129181, -1.0]
 
-    The same in NumPy, where nothing overflows:
+    The same in NumPy, as long as nothing overflows:
         np.log(np.exp(x / T).sum(-1))
     """
     if type(x) not in NATIVE:
@@ -197,7 +197,7 @@ def smoothmax(
         >>> round(float(hm.smoothmax([1.0, 2.0, 3.0], temperature=0.5)), 6)
         3.071466
 
-    The same in NumPy, where nothing overflows:
+    The same in NumPy, as long as nothing overflows:
         T * np.log(np.exp(x / T).sum(-1))
     """
     if type(x) not in NATIVE:
@@ -224,7 +224,7 @@ def softmin(
         >>> hm.softmin([1.0, 2.0, 3.0]).round(4)
         array([0.6652, 0.2447, 0.09  ])
 
-    The same in NumPy, where nothing overflows:
+    The same in NumPy, as long as nothing overflows:
         np.exp(-x / T) / np.exp(-x / T).sum(-1, keepdims=True)
     """
     return softmax(x, axis=axis, temperature=negative(temperature), where=where, out=out)
@@ -278,7 +278,7 @@ def softargmax(
         >>> float(hm.softargmax([2.0, 4.0, 18.0, 3.0]).round(4))
         2.0
 
-    The same in NumPy, where nothing overflows:
+    The same in NumPy, as long as nothing overflows:
         (np.arange(x.shape[-1]) * np.exp(x / T)).sum(-1) / np.exp(x / T).sum(-1)
     """
     if type(x) not in NATIVE:
@@ -310,7 +310,7 @@ def entropy(
         >>> float(hm.entropy([0.0, -80.0]))
         1.4619296241547863e-33
 
-    The same in NumPy, where nothing overflows:
+    The same in NumPy, as long as nothing overflows:
         np.log(np.exp(x / T).sum(-1)) - (x / T * np.exp(x / T)).sum(-1) / np.exp(x / T).sum(-1)
     """
     if type(x) not in NATIVE:

@@ -13,7 +13,7 @@ from hotmax._backends.protocol import Array, is_traced, placement, values_of, wi
 from hotmax._core.arrays import Axis
 from hotmax._core.checks import check_segments
 from hotmax._softmax.functions import logsumexp, softmax
-from hotmax._softmax.problem import LogitsProblem
+from hotmax._softmax.generic_problem import LogitsProblem
 
 
 def with_class_axes(at: LogitsProblem, tensor: Array, order: int) -> Array:

@@ -56,7 +56,7 @@ def segment_softmax(
         >>> hm.segment_softmax([0.0, 5.0, 0.0, 1.0], [0, 1, 0, 1]).round(4)
         array([0.5  , 0.982, 0.5  , 0.018])
 
-    The same in NumPy, where nothing overflows:
+    The same in NumPy, as long as nothing overflows:
         np.exp(x / T) / (np.exp(x / T) @ (ids[:, None] == ids))
     """
     if type(x) not in NATIVE:
@@ -95,7 +95,7 @@ def segment_logsumexp(
         >>> hm.segment_logsumexp([0.0, 5.0, 0.0], [0, 2, 0]).round(4)
         array([0.6931,   -inf, 5.    ])
 
-    The same in NumPy, where nothing overflows:
+    The same in NumPy, as long as nothing overflows:
         np.log(np.exp(x / T) @ (ids[:, None] == np.arange(ids.max() + 1)))
     """
     if type(x) not in NATIVE:

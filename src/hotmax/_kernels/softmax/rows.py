@@ -10,6 +10,9 @@ The exponential of an entry at the maximum is exactly 1, so such entries are cou
 `below` keeps all its digits however small it is. Blocks of a long row are summed separately and
 added in order, so that a row's bits do not depend on which thread computes which block.
 
+The limits of temperature are decided here: `regime` recognises them, `limit_sums` counts the entries
+that share the mass (the ties at T = 0), and `softmax_limit` gives each its share.
+
 The arithmetic is in `float64` (double-double) and `float32` (long float32 rows). softmax of most
 float32 rows has kernels of its own, in `grouped` and `overlapped`. Short rows are computed several
 at a time, in `short` and `short_logs` (float32) and `lanes` (float64).
@@ -43,9 +46,12 @@ from hotmax._kernels.softmax.float64 import (
 
 SUM_BLOCK = 65536  # classes summed separately; threads share a long row at these boundaries
 
-# The kinds of rows, by maximum and temperature: ordinary; the limit at T = 0, or with a maximum of
-# inf; the limit at infinite T; no entry but -inf; a nan.
-PLAIN, HARD, FLAT, NOTHING, NAN = 0, 1, 2, 3, 4
+# The kinds of rows, by maximum and temperature; see `regime`.
+PLAIN = 0  # ordinary
+HARD = 1  # the limit at T = 0, or a maximum of inf
+FLAT = 2  # the limit at infinite T
+NOTHING = 3  # no entry but -inf
+NAN = 4  # an entry is nan
 
 
 @inline
