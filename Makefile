@@ -30,7 +30,7 @@ help:
 	@echo "make test-slow the slow tests: generated code, indices, jax and torch.compile at length"
 	@echo "make lowest    the tests with the lowest versions that pyproject.toml allows"
 	@echo "make fuzz      damaged files and hostile numbers; EXAMPLES=100000 SEED=1 for more;"
-	@echo "               writes README's table with PUBLISH=1"
+	@echo "               writes docs/tables/fuzz.md with PUBLISH=1"
 	@echo "make lint      format, lint and types"
 	@echo "make format    put the format right"
 	@echo "make bench     time hotmax, SciPy, PyTorch and JAX; write the tables in docs/ with PUBLISH=1"

@@ -1,4 +1,5 @@
-"""What the library does, frozen: public names, signatures, and the bits of some hundred calls.
+"""What the library does, frozen: public names, signatures, and the results of some six hundred
+calls.
 
     python tests/snapshot.py          says what differs from snapshot.json
     python tests/snapshot.py --write  writes it again, after a change that CHANGELOG.md lists

@@ -40,11 +40,6 @@ from hotmax._core.checks import (
     reduce_values,
 )
 
-ONE_FOR_EACH_ROW = ("entropy_temperature_derivative",)  # one for each row; so do losses
-TENSORS = {
-    "softmax_jacobian": 2,
-    "softmax_hessian": 3,
-}  # further dimensions, as long as there are classes
 CHECKS: dict[str, Callable[[object], object]] = {
     "reduction": check_reduction,
     "label_smoothing": as_smoothing,
@@ -66,12 +61,12 @@ def run_on_rows(operation: ArrayOperation, arguments: Arguments) -> da.Array:
     if "segment_ids" in arguments:
         return segments(call)
     kept = [a for a in range(call.x.ndim) if a not in call.axes]
-    if name in ONE_FOR_EACH_ROW:
+    if operation.reduces:
         return call.of_blocks(kept, call.dtype)
-    if name in TENSORS:
+    if operation.class_axes > 1:
         if math.isnan(call.classes):
             raise unknown_sizes(call.x_name, call.x)
-        new = range(call.x.ndim, call.x.ndim + TENSORS[name])
+        new = range(call.x.ndim, call.x.ndim + operation.class_axes)
         return call.of_blocks([*kept, *new], call.dtype, dict.fromkeys(new, call.classes))
     return call.of_blocks(list(range(call.x.ndim)), call.dtype)
 

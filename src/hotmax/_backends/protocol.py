@@ -52,7 +52,10 @@ class ArrayOperation:
     works: Mapping[str, str]  # by the name of a backend: see `operation.py`
     formula: Formula | None  # with the arguments of the function, on any array library
     row_formula: Formula | None  # of the softmax family: (xp, rows, temperature, mask) -> rows
-    reduces: bool  # a row formula with one number for each row
+    reduces: bool  # one number for each row
+    class_axes: (
+        int  # dimensions of the result in place of `axis`, each as long as there are classes
+    )
     differentiable: tuple[str, ...]  # what `return_grad` gives gradients for
     rowwise: bool  # is each row's gradient a multiple of the one that `return_grad` gives?
     kernel_gradient: KernelGradient | None

@@ -61,7 +61,7 @@ def _tensor(
     return result.reshape(*plan.row_shape, *(plan.classes,) * order)
 
 
-@operation(EVERYWHERE, generic_derivatives.softmax_jacobian)
+@operation(EVERYWHERE, generic_derivatives.softmax_jacobian, class_axes=2)
 def softmax_jacobian(
     x: object, *, axis: Axis = -1, temperature: object = 1.0, where: object = None
 ) -> Any:
@@ -116,7 +116,7 @@ def smoothmax_hessian(
     return softmax_jacobian(x, axis=axis, temperature=temperature, where=where)
 
 
-@operation(EVERYWHERE, generic_derivatives.softmax_hessian)
+@operation(EVERYWHERE, generic_derivatives.softmax_hessian, class_axes=3)
 def softmax_hessian(
     x: object, *, axis: Axis = -1, temperature: object = 1.0, where: object = None
 ) -> Any:
@@ -295,7 +295,7 @@ def entropy_gradient(
     return temperature_derivative(x, axis=axis, temperature=temperature, where=where)
 
 
-@operation(EVERYWHERE, generic_derivatives.entropy_temperature_derivative)
+@operation(EVERYWHERE, generic_derivatives.entropy_temperature_derivative, reduces=True)
 def entropy_temperature_derivative(
     x: object, *, axis: Axis = -1, temperature: object = 1.0, where: object = None
 ) -> Any:

@@ -10,8 +10,8 @@ The exponential of an entry at the maximum is exactly 1, so such entries are cou
 `below` keeps all its digits however small it is. Blocks of a long row are summed separately and
 added in order, so that a row's bits do not depend on which thread computes which block.
 
-The limits of temperature are decided here: `regime` recognises them, `limit_sums` counts the entries
-that share the mass (the ties at T = 0), and `softmax_limit` gives each its share.
+The limits of temperature are decided here: `regime` recognises them, `limit_sums` counts the
+entries that share the mass (the ties at T = 0), and `softmax_limit` gives each its share.
 
 The arithmetic is in `float64` (double-double) and `float32` (long float32 rows). softmax of most
 float32 rows has kernels of its own, in `grouped` and `overlapped`. Short rows are computed several
