@@ -158,7 +158,11 @@ GOOD = (np.array([[1.0, 2.0, 0.5], [0.0, 3.0, 1.0]]), np.array([0, 1]))
         (lambda z, y: (z, y.astype(float)), TypeError, "targets must be integers"),
         (lambda z, y: (z, y + 2), ValueError, "got 3 in row 1"),
         (lambda z, y: (z, y - 1), ValueError, "got -1 in row 0"),
-        (lambda z, y: (z, np.full((2, 3), 0.9)), ValueError, "sum of 2.7 in row 0"),
+        (
+            lambda z, y: (z, np.full((2, 3), 0.9)),
+            ValueError,
+            "add up to 1 over axis, got 2.7 in row 0",
+        ),
         (lambda z, y: (np.where(z == 3, np.nan, z), y), ValueError, "row 1 holds nan"),
         (lambda z, y: (np.where(z == 3, np.inf, z), y), ValueError, r"row 1 holds \+inf"),
         (lambda z, y: (np.where(z == 3, -np.inf, z), y), ValueError, "row 1 has its label"),

@@ -121,7 +121,7 @@ def test_probabilities():
     with pytest.raises(ValueError, match="look like probabilities"):
         fit_temperature(p, labels)
     fit_temperature(p - 1, labels)  # the way out that the message names
-    with pytest.raises(ValueError, match="sums to"):
+    with pytest.raises(ValueError, match="probabilities must be at least 0"):
         fit_temperature(z, labels, input="probabilities")
 
 

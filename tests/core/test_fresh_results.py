@@ -53,7 +53,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
         ((X, [[0], [1], [2]]), {"repetition": 1.0}),
         ((X, [[], [], []]), {"repetition": 2.0}),
     ),
-    "bias": (((X, {}), {}), ((X, {0: 0.0}), {})),
+    "add_bias": (((X, {}), {}), ((X, {0: 0.0}), {})),
     "attention": (((X, X, X), {}), ((X[:1], X[:1], X[:1]), {})),
     "attention_weights": (((X, X), {}),),
     "attention_vjp": (((X[:1], X[:1], X[:1], X[:1]), {}),),

@@ -48,7 +48,7 @@ CALLS = {
         lambda: hm.linear_cross_entropy(X, EYE, [0, 1], ignore_index=2**70),
     ),
     "nll": ("ignore_index", lambda: hm.calibration.nll(EYE, [0, 1, 2], ignore_index=2**70)),
-    "nll, uint64": ("labels", lambda: hm.calibration.nll(EYE[:2], TOP)),
+    "nll, uint64": ("targets", lambda: hm.calibration.nll(EYE[:2], TOP)),
     "nll, seed": ("seed", lambda: hm.calibration.nll(EYE, [0, 1, 2], interval=True, seed=-1)),
     "ece": ("bins", lambda: hm.calibration.ece(EYE, [0, 1, 2], bins=2**70)),
     "one_hot": ("num_classes", lambda: hm.one_hot([0, 1], 2**70)),

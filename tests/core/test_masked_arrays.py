@@ -20,7 +20,7 @@ from masked_arguments import LABELS, OTHER, TABLE, TRUE, Entry, X, refused
 
 import hotmax as hm
 from hotmax import plots
-from hotmax.calibration import conformal, estimate
+from hotmax.calibration import conformal, request
 
 # Arguments that are never arrays: numbers, names, flags, functions, results of other functions.
 NO_ARRAYS = """
@@ -30,7 +30,8 @@ top_n_sigma replace ties hard repetition frequency presence steps order width le
 end step draws count base per_row probabilities title input progress bins binning norm classwise
 debiased interval score curve candidates folds method penalty coverage free path estimator
 calibrator other level C fit_intercept class_weight solver tol max_iter warm_start verbose shape
-dtype force subject subjects only result ax after points extent queries keys features
+dtype force subject subjects only result ax figure class_names intercept after
+points extent queries keys features
 """
 # One number each in these, though an array elsewhere.
 ONE_NUMBER = {
@@ -79,7 +80,9 @@ def array_arguments(name: str, function: Any) -> Iterator[str]:
     for argument, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
             yield from (
-                typing.get_type_hints(estimate.Given).keys() - set(NO_ARRAYS.split()) - {"seed"}
+                typing.get_type_hints(request.MetricOptions).keys()
+                - set(NO_ARRAYS.split())
+                - {"seed"}
             )
         elif argument != "self" and (name, argument) not in ONE_NUMBER:
             last = name.rpartition(".")[2]

@@ -257,7 +257,7 @@ def test_probabilities_come_as_their_logarithms(folder):
     says("it has 'probabilities' and 'labels': say input=\"probabilities\"", "b.npz")
     assert hm.io.read("b.npz", input="probabilities").logits.tolist() == [[0.0, -np.inf]]
     np.savez("c.npz", probabilities=X)
-    says("row 0 holds", "c.npz", input="probabilities")
+    says("probabilities must be at least 0", "c.npz", input="probabilities")
     with pytest.raises(ValueError, match="input must be"):
         hm.io.read("a.npz", input="scores")
 

@@ -22,6 +22,7 @@ def test_every_index_lies_within_its_array(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_nothing_is_touched_beyond_an_array():
     """Vectors are not seen by Numba's check: here the pages around each array are forbidden."""
     assert call(call_between_guards) == "guarded"

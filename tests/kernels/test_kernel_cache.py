@@ -310,6 +310,7 @@ def test_without_the_private_parts_of_numba(private, doubling, tmp_path):
     assert list(tmp_path.rglob("*.nbc")) == []
 
 
+@pytest.mark.slow
 def test_the_same_bits_without_the_private_parts_of_numba(tmp_path):
     code = """
         import numpy as np, hotmax as hm

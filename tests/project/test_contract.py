@@ -235,7 +235,7 @@ def test_examples_run(name):
         hm.set_threads(threads)
 
 
-LAZY = ("SoftmaxRegression", "calibration", "io", "laws", "plots", "report", "torch")
+LISTED = ("SoftmaxRegression", "calibration", "io", "laws", "plots", "report", "torch")
 
 
 def test_dir_shows_what_is_not_loaded_yet():
@@ -243,9 +243,9 @@ def test_dir_shows_what_is_not_loaded_yet():
     code = f"""
         import sys
         import hotmax as hm
-        print(all(name in dir(hm) for name in {LAZY}))
+        print(all(name in dir(hm) for name in {LISTED}))
         sys.modules["sklearn"] = sys.modules["torch"] = None
-        print([name for name in {LAZY} if name not in dir(hm)])
+        print([name for name in {LISTED} if name not in dir(hm)])
         try:
             hm.torch
         except ImportError as error:

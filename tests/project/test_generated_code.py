@@ -137,6 +137,7 @@ def test_no_kernel_is_compiled_with_fastmath():
 # --- without a compiler -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_same_without_a_compiler():
     """NUMBA_DISABLE_JIT=1: kernels run as plain Python, with the same results."""
     compiled = call(print_results).splitlines()

@@ -100,7 +100,7 @@ def test_select_does_not_see_the_rows_held_out(right, predictions):
     assert [each["nll"] for each in data["candidates"]] == [c.nll for c in want.candidates]
 
 
-@pytest.mark.parametrize(("temperature", "rows"), [(2.0, 600), (0.5, 601), (1.0, 603), (1.1, 301)])
+@pytest.mark.parametrize(("temperature", "rows"), [(2.0, 600), (1.0, 603)])
 def test_calibrate_and_report_agree(right, folder, temperature, rows):
     """One split, one verdict: also where a gap is as small as 1 or 2 %."""
     rng = np.random.default_rng(1)

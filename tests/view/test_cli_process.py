@@ -87,11 +87,11 @@ def test_doctor_finds_what_is_wrong(run, monkeypatch, tmp_path):
     class Kernel:
         _cache = Unwritable()
 
-    monkeypatch.setattr(doctor.float32, "top", Kernel)
+    monkeypatch.setattr(doctor.float32, "row_maximum", Kernel)
     monkeypatch.setattr(os, "access", lambda *given: False)
     (finding,) = doctor.cache()
     assert (finding.state, "each process compiles" in finding.text) == ("WRONG", True)
-    monkeypatch.setattr(doctor.float32, "top", object())
+    monkeypatch.setattr(doctor.float32, "row_maximum", object())
     (finding,) = doctor.cache()
     assert finding.state == "WRONG"
 
