@@ -135,3 +135,20 @@ def test_without_float64():
         np.testing.assert_allclose(y, hm.softmax([1, 2, 3]), rtol=1e-6)
         near = hm.log_softmax(jnp.asarray([0.0, -20.0]))
         np.testing.assert_allclose(near, hm.log_softmax(np.float32([0, -20])), rtol=1e-6)
+
+
+LABELLED = ("cross_entropy", "nll_loss", "mae_loss", "brier_loss", "focal_loss")
+
+
+@pytest.mark.parametrize("name", LABELLED)
+def test_a_traced_label_is_ignored_though_it_is_a_class(name):
+    function, x, labels = getattr(hm, name), np.log(hm.softmax(X)), np.array([0, 2])
+    weights = [None] if name in ("mae_loss", "brier_loss") else [None, np.array([1e300, 2.0, 3.0])]
+    for weight in weights:
+        options = {"ignore_index": 0} | ({} if weight is None else {"weight": weight})
+        want, gradient = function(x, labels, return_grad=True, **options)
+        got = jax.jit(jax.value_and_grad(lambda x, y, o=options: function(x, y, **o)))(
+            jnp.asarray(x), jnp.asarray(labels)
+        )
+        near(got[0], want, 1e-12)
+        near(got[1], gradient, 1e-12)

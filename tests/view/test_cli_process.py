@@ -72,6 +72,11 @@ def test_doctor_says_what_is_missing(monkeypatch):
     assert texts["no-such-package"] == 'not installed: pip install "hotmax[plot]"'
 
 
+def test_doctor_looks_at_all_kernels():
+    names = {folder.parent.name for folder in doctor.cache_folders()}
+    assert {"softmax", "losses", "attention", "sampling", "calibration"} <= names
+
+
 def test_doctor_finds_what_is_wrong(run, monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "assembly", lambda: "\tvaddss %xmm0, %xmm1, %xmm2\n")
     monkeypatch.setattr(threads, "_count", 10_000)
@@ -81,17 +86,11 @@ def test_doctor_finds_what_is_wrong(run, monkeypatch, tmp_path):
     assert [line.split()[1] for line in wrong] == ["threads", "softmax"]
     assert out.endswith("2 things wrong\n")
 
-    class Unwritable:
-        cache_path = str(tmp_path)
-
-    class Kernel:
-        _cache = Unwritable()
-
-    monkeypatch.setattr(doctor.float32, "row_maximum", Kernel)
+    monkeypatch.setattr(doctor, "cache_folders", lambda: [tmp_path])
     monkeypatch.setattr(os, "access", lambda *given: False)
     (finding,) = doctor.cache()
     assert (finding.state, "each process compiles" in finding.text) == ("WRONG", True)
-    monkeypatch.setattr(doctor.float32, "row_maximum", object())
+    monkeypatch.setattr(doctor, "cache_folders", list)
     (finding,) = doctor.cache()
     assert finding.state == "WRONG"
 

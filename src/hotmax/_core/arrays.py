@@ -144,11 +144,11 @@ def as_mask(where: object) -> Array:
     return mask
 
 
-def broadcast_mask(where: object, shape: tuple[int, ...]) -> Array:
-    """`where` as bools in the shape of x."""
+def broadcast_mask(where: object, shape: tuple[int, ...], name: str = "x") -> Array:
+    """`where` as bools in the shape of the argument `name`."""
     if is_other_library(where):
         raise TypeError(
-            f"where is a {type(where).__module__}.{type(where).__qualname__}, and x is not: "
+            f"where is a {type(where).__module__}.{type(where).__qualname__}, and {name} is not: "
             f"convert it, as in np.asarray(where)"
         )
     mask = as_mask(where)
@@ -156,7 +156,7 @@ def broadcast_mask(where: object, shape: tuple[int, ...]) -> Array:
         return np.broadcast_to(mask, shape)
     except ValueError:
         raise ValueError(
-            f"where must broadcast to the shape of x, {shape}, got shape {mask.shape}"
+            f"where must broadcast to the shape of {name}, {shape}, got shape {mask.shape}"
         ) from None
 
 

@@ -314,8 +314,8 @@ def check_segments(ids: Array, entries: int, num_segments: object) -> tuple[Arra
     return order, starts
 
 
-def class_count(num_classes: object) -> int:
-    """How many classes there are."""
+def class_count(num_classes: object, name: str) -> int:
+    """How many classes there are; `name` is that of the class numbers."""
     if num_classes is None:
-        raise ValueError("num_classes must be given if targets are class numbers")
+        raise ValueError(f"num_classes must be given if {name} are class numbers")
     return as_integer(num_classes, "num_classes", 1)

@@ -61,7 +61,7 @@ class RowPlan:
     """x as (outer, inner, classes), with its mask and one temperature for each row.
 
     Attributes:
-        x: The values, never written to.
+        x, name: The values, never written to, and what the argument is called.
         axes: The axes of the classes, sorted and not negative.
         classes, count: How many classes a row has, and how many rows there are.
         row_shape: The shape of one number for each row; reduced_shape has 1 along the axes too.
@@ -80,6 +80,7 @@ class RowPlan:
         name: str = "x",
     ) -> None:
         values, present = split_mask(x, name)
+        self.name = name
         self.x = values if values.flags.writeable else unlocked(values)
         self.shape = shape = values.shape
         self.axes = axes = normalize_axes(axis, len(shape))
@@ -94,7 +95,7 @@ class RowPlan:
             self.temperatures = np.array([temperature])
         else:
             self.temperatures = self._per_row(as_temperature(temperature))
-        self.where = None if where is None else broadcast_mask(where, shape)
+        self.where = None if where is None else broadcast_mask(where, shape, name)
         flags = values.flags
         self.is_direct = (
             where is None
@@ -119,7 +120,7 @@ class RowPlan:
         except ValueError:
             raise ValueError(
                 f"temperature must be a number or broadcast to {self.reduced_shape} (the shape of "
-                f"x with 1 along axis), got shape {temperature.shape}"
+                f"{self.name} with 1 along axis), got shape {temperature.shape}"
             ) from None
         return unlocked(np.ascontiguousarray(self.grid(broadcast, 1)).reshape(-1))
 

@@ -274,7 +274,7 @@ def focal_loss(
 
 
 def one_hot(labels: Array, num_classes: int, axis: int = -1, name: str = "labels") -> Array:
-    xp, count = array_namespace(labels), class_count(num_classes)
+    xp, count = array_namespace(labels), class_count(num_classes, "labels")
     (at,) = normalize_axes(as_integer(axis, "axis"), labels.ndim + 1)
     if not is_traced(labels):
         as_class_numbers(values_of(labels), tuple(labels.shape), count, None, name)
@@ -290,7 +290,7 @@ def smooth_labels(
 ) -> Array:
     smoothing = as_smoothing(label_smoothing)
     if "float" not in type_name(targets):
-        count = class_count(num_classes)
+        count = class_count(num_classes, "targets")
         return (1.0 - smoothing) * one_hot(targets, count, axis, "targets") + smoothing / count
     at = LogitsProblem(targets, as_integer(axis, "axis"), 1.0, None)
     if not is_traced(targets):

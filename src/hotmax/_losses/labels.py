@@ -55,7 +55,7 @@ def one_hot(labels: object, num_classes: int, *, axis: int = -1) -> Any:
 
 def _one_hot(labels: object, num_classes: int | None, axis: int, name: str) -> Array:
     array = as_array(labels, name)
-    count = class_count(num_classes)
+    count = class_count(num_classes, "labels")
     (place,) = normalize_axes(as_integer(axis, "axis"), array.ndim + 1)
     check_size((*array.shape, count), "num_classes", count)
     numbers = as_class_numbers(array, array.shape, count, None, name)
@@ -100,7 +100,7 @@ def smooth_labels(
             )
         soft: Array = (1.0 - smoothing) * hot.astype(FLOAT64) + smoothing / plan.classes
         return soft.astype(plan.dtype)
-    count = class_count(num_classes)
+    count = class_count(num_classes, "targets")
     mixed: Array = (1.0 - smoothing) * _one_hot(targets, count, axis, "targets")
     mixed += smoothing / count
     return mixed

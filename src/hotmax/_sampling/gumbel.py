@@ -63,7 +63,7 @@ def gumbel_softmax(
     x, present = split_mask(logits, "logits")
     if present is not None:
         where = present if where is None else present & as_mask(where)
-    plan = RowPlan(x, axis, temperature, where)
+    plan = RowPlan(x, axis, temperature, where, "logits")
     mask = None if where is None else as_mask(where)
     noise = gumbel_noise(plan.shape, axis, seed)
     t = as_temperature(temperature)

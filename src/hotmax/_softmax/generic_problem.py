@@ -121,13 +121,13 @@ class LogitsProblem:
 
 
 def label_column(at: LogitsProblem, targets: Any, ignore_index: Any) -> tuple[Array, Array]:
-    """(class numbers as (..., 1), which of them count); a number out of range is -1."""
+    """(class numbers as (..., 1), which of them count); -1 where ignored or out of range."""
     shape = at.layout.kept()
     if is_traced(targets):
         labels = targets
         known = (labels >= 0) & (labels < at.classes)
         counted = at.xp.ones_like(known) if ignore_index is None else labels != ignore_index
-        labels = at.xp.where(known, labels, -at.xp.ones_like(labels))
+        labels = at.xp.where(known & counted, labels, -at.xp.ones_like(labels))
     else:
         numbers = as_class_numbers(values_of(targets), shape, at.classes, ignore_index)
         labels = at.constant(numbers.reshape(shape))

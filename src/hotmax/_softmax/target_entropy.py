@@ -52,7 +52,7 @@ def temperature_for_entropy(
     """
     if not NATIVE.issuperset(map(type, (logits, target, where))):
         return dispatch(temperature_for_entropy, locals())
-    plan = RowPlan(logits, axis, 1.0, where)
+    plan = RowPlan(logits, axis, 1.0, where, "logits")
     aim = as_array(target, "target").astype(np.float64)
     if aim.ndim and not per_row:
         raise ValueError(

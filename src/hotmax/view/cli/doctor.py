@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import pkgutil
 import platform
 import re
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import hotmax as hm
+from hotmax import _kernels
 from hotmax._core.threads import VARIABLE
 from hotmax._kernels.softmax import float32
 from hotmax.view.cli.bench import processor
@@ -117,23 +119,34 @@ def cache() -> Iterator[Finding]:
     if numba.config.DISABLE_JIT:
         yield Finding("kernels", WRONG, "NUMBA_DISABLE_JIT=1: they run as plain Python, slowly")
         return
-    kept = getattr(float32.row_maximum, "_cache", None)
-    path = getattr(kept, "cache_path", None)
-    if path is None:
+    folders = cache_folders()
+    if not folders:
         yield Finding(
             "kernels",
             WRONG,
             "no directory to keep them in: each process compiles; see NUMBA_CACHE_DIR",
         )
         return
-    folder = Path(path)
-    if folder.is_dir() and not os.access(folder, os.W_OK):
-        yield Finding("kernels", WRONG, f"{folder} cannot be written: each process compiles")
-        return
-    files = sorted(folder.glob("*.nb[ic]")) if folder.is_dir() else []
+    for folder in folders:
+        if folder.is_dir() and not os.access(folder, os.W_OK):
+            yield Finding("kernels", WRONG, f"{folder} cannot be written: each process compiles")
+            return
+    files = [file for folder in folders for file in folder.glob("*.nb[ic]")]
     compiled = sum(file.suffix == ".nbc" for file in files)
     size = sum(file.stat().st_size for file in files) / 1e6
-    yield Finding("kernels", FINE, f"{compiled} compiled, {size:.1f} MB, kept in {folder}")
+    where = os.path.commonpath(folders)
+    yield Finding("kernels", FINE, f"{compiled} compiled, {size:.1f} MB, kept in {where}")
+
+
+def cache_folders() -> list[Path]:
+    """Where compiled kernels are kept, one directory for each package of them."""
+    folders = set()
+    for found in pkgutil.walk_packages(_kernels.__path__, "hotmax._kernels."):
+        for value in vars(importlib.import_module(found.name)).values():
+            path = getattr(getattr(value, "_cache", None), "cache_path", None)
+            if path is not None:
+                folders.add(Path(path))
+    return sorted(folders)
 
 
 def vectors() -> Iterator[Finding]:
