@@ -21,33 +21,58 @@ from hotmax._core.arrays import (
     result_or_out,
     split_mask,
 )
-from hotmax._core.kernel_choice import KernelSet, compute, compute_all
+from hotmax._core.kernel_choice import KernelSet, address_of_kernel, compute, compute_all
 from hotmax._core.rows import (
     LONG,
-    STEP,
     Block,
     RowPlan,
     Staging,
-    contiguous_rows,
     lies_side_by_side,
 )
+from hotmax._kernels.pool.calls import small_call
 from hotmax._kernels.softmax.columns import STRIP
 from hotmax._kernels.softmax.short import SHORT
 
+ndarray, empty = np.ndarray, np.empty
+LAST = -1  # Python has one object for it, so `is` tells it from -1.0 at once
+SMALL = 4096  # entries that are not worth sharing, nor releasing the GIL for
+
+# Calls of kernels on small arrays, by the number of dimensions: None until they are needed.
+_small32: list[Callable[..., None] | None] = [None] * 65
+_small64: list[Callable[..., None] | None] = [None] * 65
+_small_reduction32: list[Callable[..., None] | None] = [None] * 65
+_small_reduction64: list[Callable[..., None] | None] = [None] * 65
+
+
+def is_everyday(x: Any, axis: Axis, temperature: object, where: object) -> bool:
+    """Can the kernels read x as it lies: contiguous floats, their last axis, a number for T?"""
+    return (
+        type(x) is ndarray
+        and axis is LAST
+        and where is None
+        and type(temperature) is float
+        and (x.dtype is FLOAT32 or x.dtype is FLOAT64)
+        and ((flags := x.flags).carray or (flags.c_contiguous and flags.aligned))
+        and temperature == temperature
+        and x.size > 0
+        and x.ndim > 0
+    )
+
 
 def map_entries(
-    kernels: KernelSet, x: object, axis: Axis, temperature: object, where: object, out: object
+    kernels: KernelSet, x: Any, axis: Axis, temperature: Any, where: object, out: object
 ) -> Any:
     """A function with one result for each entry."""
-    rows = contiguous_rows(x, axis, temperature, where)
-    if rows is not None and (out is None or can_write_directly(out, x)):
-        target: Array = np.empty(x.shape, x.dtype) if out is None else out  # type: ignore
-        x2, temperatures = rows
-        out2 = target.reshape(x2.shape)
-        if x2.size <= STEP:
-            compute(kernels, x2, out2, temperatures, 0, len(x2))
-        else:
-            compute_all(kernels, x2, out2, temperatures)
+    if is_everyday(x, axis, temperature, where) and (out is None or can_write_directly(out, x)):
+        target: Array = empty(x.shape, x.dtype) if out is None else out
+        if x.size > SMALL:
+            compute_all(kernels, x, target, temperature)
+            return target
+        table = _small32 if x.dtype is FLOAT32 else _small64
+        call = table[x.ndim]
+        if call is None:
+            call = table[x.ndim] = small_call(x.dtype, x.ndim, x.ndim)
+        call(address_of_kernel(kernels, x), x, target, temperature)
         return target
     plan = RowPlan(x, axis, temperature, where)
     given = None if out is None else check_out(out, plan.shape, plan.dtype)
@@ -74,7 +99,7 @@ def map_staged(kernels: KernelSet, plan: RowPlan, target: Array) -> None:
         if plan.classes >= LONG:
             compute_all(kernels, block.x, block.x, block.temperatures)
         else:
-            compute(kernels, block.x, block.x, block.temperatures, 0, len(block.x))
+            compute(kernels, block.x, block.x, block.temperatures)
         if block.present is not None and kernels.empty is not None:
             block.x[~block.present] = kernels.empty
 
@@ -120,19 +145,27 @@ def overlaps(out: Array, plan: RowPlan) -> bool:
 
 def reduce_rows(
     kernels: KernelSet,
-    x: object,
+    x: Any,
     axis: Axis,
-    temperature: object,
+    temperature: Any,
     where: object,
     keepdims: bool,
     out: object,
 ) -> Any:
     """A function with one result for each row."""
-    rows = contiguous_rows(x, axis, temperature, where) if out is None and not keepdims else None
-    if rows is not None:
-        numbers = np.empty(len(rows[0]), rows[0].dtype)
-        compute_all(kernels, rows[0], numbers, rows[1])
-        return result_or_out(numbers, x.shape[:-1], numbers.dtype)  # type: ignore[attr-defined]
+    if out is None and not keepdims and is_everyday(x, axis, temperature, where):
+        numbers = empty(x.size // x.shape[-1], x.dtype)
+        if x.size > SMALL:
+            compute_all(kernels, x, numbers, temperature)
+        else:
+            table = _small_reduction32 if x.dtype is FLOAT32 else _small_reduction64
+            call = table[x.ndim]
+            if call is None:
+                call = table[x.ndim] = small_call(x.dtype, x.ndim, 1)
+            call(address_of_kernel(kernels, x), x, numbers, temperature)
+        if x.ndim == 2:
+            return numbers
+        return numbers.reshape(x.shape[:-1]) if x.ndim > 2 else numbers[0]
     plan = RowPlan(x, axis, temperature, where)
     shape = plan.reduced_shape if keepdims else plan.row_shape
     given = None if out is None else check_out(out, shape, plan.dtype)
@@ -154,7 +187,7 @@ def reduce_staged(kernels: KernelSet, plan: RowPlan, numbers: Array) -> None:
         if plan.classes >= LONG:
             compute_all(kernels, block.x, results, block.temperatures)
         else:
-            compute(kernels, block.x, results, block.temperatures, 0, len(block.x))
+            compute(kernels, block.x, results, block.temperatures)
         if block.present is not None and kernels.empty is not None:
             results[~block.present] = kernels.empty
 

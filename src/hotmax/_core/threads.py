@@ -1,7 +1,17 @@
-"""Ranges of rows over threads. No other module creates threads or waits for one.
+"""Rows over threads. No other module creates threads or waits for one.
 
-Kernels release the GIL, so ordinary Python threads suffice. The calling thread works too, and takes
-back jobs that the pool has not started: a busy pool slows a call down but cannot block it.
+There is one pool, of Python's threads, and two kinds of work for it. `share_rows` runs a compiled
+function of a job: helpers that spin in compiled code see it within a microsecond, and need neither
+Python nor its lock (see `_kernels/pool/serving.py`). `together` calls a Python function in several
+threads; kernels in it release the GIL.
+
+After some work a helper spins for a while before it sleeps, as the threads of OpenMP do. It does
+not where there are more threads than processors, and stops early if another thread wants its
+processor.
+The environment variable HOTMAX_SPIN says for how many microseconds; 0 turns it off.
+
+The calling thread always works too, and never waits for a helper that has not begun: a busy pool
+slows a call down but cannot block it.
 """
 
 from __future__ import annotations
@@ -15,10 +25,26 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from hotmax._core.arrays import is_integer
+from hotmax._kernels.pool import calls
+from hotmax._kernels.pool.jobs import FIELDS
+from hotmax._kernels.pool.serving import DONE, STATE_FIELDS, SUMMONS, TAKEN, WAITING
+from hotmax._kernels.simd import WIDTH
+from hotmax._kernels.simd.memory import LINE_BYTES
 
 VARIABLE = "HOTMAX_NUM_THREADS"
+SPIN_VARIABLE = "HOTMAX_SPIN"
+SPIN = 200  # microseconds that a helper spins for, if the environment does not say
+PAUSES = 20  # turns of a helper's loop in a microsecond, roughly
+WAKE = 1 << 16  # entries that are always worth waking helpers for, which takes some 50 microseconds
+BURST = 1e-3  # seconds: fewer entries are worth it if the last call was no longer ago
+RANGE = 1 << 12  # entries of the smallest range of rows that a thread claims
+RANGES = 8  # for each thread: few enough to be cheap, enough for threads that run unevenly
+LARGEST_RANGE = 1 << 20  # entries, so that a call can be interrupted
 
 
 def _check(count: object, name: str) -> int:
@@ -30,15 +56,33 @@ def _check(count: object, name: str) -> int:
     return number
 
 
-def _default() -> int:
-    text = os.environ.get(VARIABLE, "")
-    if text:
-        if not text.isdecimal():
-            raise ValueError(f"the environment variable {VARIABLE} takes a number, got {text!r}")
-        return _check(int(text), f"the environment variable {VARIABLE}")
+def _number_from(variable: str) -> int | None:
+    """The whole number in an environment variable; None if it is not set."""
+    text = os.environ.get(variable, "")
+    if text and not text.isdecimal():
+        raise ValueError(f"the environment variable {variable} takes a number, got {text!r}")
+    return int(text) if text else None
+
+
+def _processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _default() -> int:
+    count = _number_from(VARIABLE)
+    if count is None:
+        return _processors()
+    return _check(count, f"the environment variable {VARIABLE}")
+
+
+def _patience(count: int) -> int:
+    """How many turns of its loop a helper spins for, among `count` threads."""
+    microseconds = _number_from(SPIN_VARIABLE)
+    if count > _processors():
+        return 0
+    return PAUSES * (SPIN if microseconds is None else microseconds)
 
 
 class _Job:
@@ -67,32 +111,72 @@ class _Job:
 
 
 class _Pool:
-    """Threads that wait for jobs.
+    """Threads that wait for work.
 
     All locks and queues are implemented in C. A pool that uses Python-level locks, such as
     concurrent.futures, deadlocks if Ctrl-C or a signal handler interrupts it while it holds one.
+
+    Attributes:
+        jobs: Work in Python. `_WAKE` stands for work in compiled code, None for the end.
+        state: What compiled code knows of the pool, at a cache line.
+        sleeping: The threads that wait for `jobs`.
+        patience: How many turns of its loop a helper spins for.
+        last: When rows were last shared.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, patience: int) -> None:
         self.jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self.size = 0
+        memory = np.zeros(STATE_FIELDS + LINE_BYTES // 8, np.int64)
+        start = -memory.ctypes.data % LINE_BYTES // 8
+        self.state = memory[start : start + STATE_FIELDS]
+        self.sleeping: set[int] = set()
+        self.patience = patience
+        self.last = 0.0
 
     def grow(self, size: int) -> None:
         with contextlib.suppress(RuntimeError):  # the interpreter is shutting down
             while self.size < size:
-                _thread.start_new_thread(_serve, (self.jobs,))
+                _thread.start_new_thread(_serve, (self,))
                 self.size += 1
 
+    def put(self, jobs: list[_Job | None]) -> None:
+        """Give helpers something to do in Python, also those that spin in compiled code."""
+        for job in jobs:
+            self.jobs.put(job)
+        self.state[SUMMONS] += 1
+
+    def wake(self) -> None:
+        """Let the helpers that sleep look for work in compiled code."""
+        for _ in range(len(self.sleeping)):
+            self.jobs.put(_WAKE)
+
     def end(self) -> None:
-        for _ in range(self.size):
-            self.jobs.put(None)
+        self.put([None] * self.size)
 
 
-def _serve(jobs: queue.SimpleQueue[_Job | None]) -> None:
-    """The loop of a pool thread: run jobs until None comes."""
-    while (job := jobs.get()) is not None:
-        job.run()
+_WAKE = _Job(lambda: None)
+
+
+_ALONE = _Pool(0)  # always taken, so that who uses it computes alone
+_ALONE.state[TAKEN] = 1
+
+
+def _serve(pool: _Pool) -> None:
+    """The loop of a pool thread."""
+    own = _thread.get_ident()
+    while True:
+        pool.sleeping.add(own)
+        job = pool.jobs.get()
+        pool.sleeping.discard(own)
+        if job is None:
+            return
+        if job is not _WAKE:
+            job.run()
         del job  # with the arrays that its task refers to
+        summons = int(pool.state[SUMMONS])
+        if pool.patience and pool.jobs.empty():
+            calls.serving_call()(pool.state, summons, pool.patience)
 
 
 _count: int | None = None
@@ -101,9 +185,9 @@ _lock = threading.RLock()
 
 
 def check_environment() -> None:
-    """Raise ValueError if the environment variable is in use and is not a number."""
+    """Raise ValueError if an environment variable is in use and is not a number."""
     if _count is None:
-        _default()
+        _patience(_default())
 
 
 def get_threads() -> int:
@@ -151,18 +235,75 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def _helpers(task: Callable[[], None], count: int) -> list[_Job]:
-    """Start `task` in up to `count` threads of the pool."""
+def _pool_of(helpers: int) -> _Pool:
+    """The pool, with at least so many threads."""
     global _pool
+    pool = _pool
+    if pool is not None and pool.size >= helpers:
+        return pool
     with _lock:
         if _pool is None:
-            _pool = _Pool()
-        pool = _pool
-        pool.grow(count)
+            _pool = _Pool(_patience(get_threads()))
+        _pool.grow(helpers)
+        return _pool
+
+
+def _helpers(task: Callable[[], None], count: int) -> list[_Job]:
+    """Start `task` in up to `count` threads of the pool."""
     jobs = [_Job(task) for _ in range(count)]
-    for job in jobs:
-        pool.jobs.put(job)
+    _pool_of(count).put([*jobs])
     return jobs
+
+
+def share_rows(function: int, x: Any, out: Any, temperature: Any, streamed: bool = False) -> None:
+    """Compute the rows of x, a contiguous array with the classes last, over threads.
+
+    Args:
+        function: The address of a kernel's function of a job, for the type of x and out.
+        x, out: Contiguous arrays of float32 or float64; out has an entry for each entry or row.
+        temperature: A float, or a contiguous array of float64, one for all rows or one for each.
+        streamed: Whether to write past the caches.
+
+    After Ctrl-C no further range of rows is begun, and the exception is raised once the running
+    ones have finished.
+    """
+    size, classes = x.size, x.shape[-1]
+    rows, threads = size // classes, get_threads()
+    step = min(max(size // (RANGES * threads), RANGE), LARGEST_RANGE) // classes
+    step = max(
+        step & -WIDTH if step > WIDTH else step, 1
+    )  # short rows are computed WIDTH at a time
+    job = np.zeros(FIELDS, np.int64)
+    call = calls.shared_call(x.dtype, x.ndim, out.ndim, type(temperature) is not float)
+    pool = _ALONE
+    if threads > 1 and step < rows:
+        pool = _pool_of(threads - 1)
+        if pool.sleeping:
+            now = time.perf_counter()
+            if size >= WAKE or now - pool.last < BURST:
+                pool.wake()
+            pool.last = now
+    try:
+        status = call(pool.state, function, job, x, out, temperature, step, streamed)
+        while status != DONE:
+            if status == WAITING:
+                time.sleep(5e-5)
+            status = calls.continuing_call()(pool.state, function, job)
+    except BaseException:
+        _abandon(pool, job)
+        raise
+
+
+def _abandon(pool: _Pool, job: Any) -> None:
+    """Let nobody begin a further range of a job, and wait for those that are being computed.
+
+    That takes a millisecond at most. A second Ctrl-C does not end it: the arrays are in use.
+    """
+    while True:
+        with contextlib.suppress(BaseException):
+            while not calls.abandoning_call()(pool.state, job):
+                time.sleep(1e-4)
+            return
 
 
 def together(work: Callable[[], bool], most: int) -> None:

@@ -5,28 +5,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from hotmax._backends.operation import EVERYWHERE, NATIVE, dispatch, operation
-from hotmax._core.arrays import FLOAT32, Axis, as_temperature, is_other_library
+from hotmax._core.arrays import Axis, as_temperature, is_other_library
 from hotmax._core.checks import as_real
 from hotmax._core.row_functions import map_entries, reduce_rows, reduce_weighted
 from hotmax._kernels.softmax import weighted
-from hotmax._kernels.softmax.short import SHORT, softmax_small
 from hotmax._softmax import generic, generic_weighted
 from hotmax._softmax.operations import (
     ENTROPY,
     LOG_SOFTMAX,
     LOGSUMEXP,
-    SMALL,
     SMOOTHMAX,
     SOFTARGMAX,
     SOFTMAX,
 )
-
-LAST = -1  # Python has one object for it, so `is` tells it from -1.0 at once
-FEW_ENTRIES = SMALL * SHORT
-ndarray = np.ndarray
 
 
 @operation(EVERYWHERE, row_formula=generic.softmax)
@@ -71,19 +63,6 @@ def softmax(
     """
     if type(x) not in NATIVE:
         return dispatch(softmax, locals())
-    # A few short rows: the way to the kernel is most of their time, so it is written out here.
-    if (
-        axis is LAST
-        and out is None
-        and where is None
-        and type(x) is ndarray
-        and x.dtype is FLOAT32
-        and x.size <= FEW_ENTRIES
-        and x.ndim == 2
-        and type(temperature) is float
-        and softmax_small(result := x.copy(), temperature)
-    ):
-        return result
     return map_entries(SOFTMAX, x, axis, temperature, where, out)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import config, njit
+from numba import config, njit, types
 
 try:
     from hotmax._kernels.compiler import numba_internals
@@ -40,6 +40,57 @@ def kernel(function: Any, nogil: bool = True) -> Any:
     return _uncached(function, nogil=nogil)
 
 
+class Entry:
+    """A function of a job (see `pool/jobs.py`), called by its address.
+
+    Attributes:
+        address: Where the compiled function lies. It is compiled, or loaded, when first asked for.
+    """
+
+    address: int
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "address":
+            raise AttributeError(name)
+        self.address = self._find()  # from now on an attribute like any other
+        return self.address
+
+    def _find(self) -> int:
+        if config.DISABLE_JIT:
+            from hotmax._kernels.pool.interpreted import address_of_function
+
+            return address_of_function(np.errstate(all="ignore")(self.function))
+        self.compiled = (
+            numba_internals.compile_kernel(self.function, _run_checks, nogil=True, c_function=True)
+            if IS_CACHED
+            else _uncached(self.function, nogil=True, c_function=True)
+        )
+        return c_address(self.compiled, types.intp)
+
+
+def c_address(compiled: Any, *kinds: Any) -> int:
+    """The address of the C function of a kernel, compiled for these types of arguments."""
+    compiled.compile(kinds)
+    result = compiled.overloads[kinds]
+    address: int = result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name)
+    return address
+
+
+def python_entry(compiled: Any, *kinds: Any) -> Callable[..., Any]:
+    """A kernel for these types of arguments, without Numba's look at their types at each call.
+
+    That look takes 0.3 microseconds. The caller vouches for the types: they are not checked.
+    """
+    if config.DISABLE_JIT:
+        return compiled  # type: ignore[no-any-return]
+    compiled.compile(kinds)
+    entry: Callable[..., Any] = compiled.overloads[kinds].entry_point
+    return entry
+
+
 def quick_kernel(function: Any) -> Any:
     """A kernel for about a microsecond of work. It holds the GIL: releasing it takes time too."""
     return kernel(function, nogil=False)
@@ -57,9 +108,9 @@ def inline(function: Any) -> Any:
     return _uncached(function, forceinline=True)
 
 
-def _uncached(function: Any, **options: Any) -> Any:
+def _uncached(function: Any, *, c_function: bool = False, **options: Any) -> Any:
     """Plain `njit`: the same code and results, but compiled anew, and longer, in each process."""
-    compiled = njit(error_model="numpy", no_cfunc_wrapper=True, **options)(function)
+    compiled = njit(error_model="numpy", no_cfunc_wrapper=not c_function, **options)(function)
     compile_signature = compiled.compile
 
     def checked(signature: Any) -> Any:

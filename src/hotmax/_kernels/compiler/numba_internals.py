@@ -83,8 +83,10 @@ def compile_device_function(function: Any, before_loading: Any, **options: Any) 
     return _dispatcher(function, DeviceFunctionCache, before_loading, **options)
 
 
-def _dispatcher(function: Any, kind: type, before_loading: Any, **options: Any) -> Any:
-    compiled = njit(error_model="numpy", no_cfunc_wrapper=True, **options)(function)
+def _dispatcher(
+    function: Any, kind: type, before_loading: Any, *, c_function: bool = False, **options: Any
+) -> Any:
+    compiled = njit(error_model="numpy", no_cfunc_wrapper=not c_function, **options)(function)
     compiled._cache = LazyCache(function, kind, before_loading)
     return compiled
 

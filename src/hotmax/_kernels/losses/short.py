@@ -23,6 +23,7 @@ from hotmax._kernels.simd.vectors import (
     to_float64,
 )
 from hotmax._kernels.softmax.float32 import row_maximum
+from hotmax._kernels.softmax.logs import log1p_vector
 from hotmax._kernels.softmax.rows import PLAIN, limit_sums, regime, sign_of
 from hotmax._kernels.softmax.short import group_buffers, load_group, store_group
 from hotmax._kernels.softmax.short_logs import (
@@ -30,7 +31,6 @@ from hotmax._kernels.softmax.short_logs import (
     are_plain,
     gap,
     group_fields,
-    log1p_short,
     peaks_of,
     take_temperatures,
 )
@@ -76,7 +76,7 @@ def losses_of(row_fields, fields):
     """weight * (log(ties + below) + (m - x) / T)."""
     sign, m, inverse, weight = row_fields[0], row_fields[1], row_fields[3], load(fields, WEIGHT)
     rest = (load(fields, TIES) - 1.0) + load(fields, BELOW)
-    loss = (to_float64(m) - to_float64(sign) * load(fields, LABEL_LOGIT)) * inverse + log1p_short(
+    loss = (to_float64(m) - to_float64(sign) * load(fields, LABEL_LOGIT)) * inverse + log1p_vector(
         rest
     )
     return choose(weight > 0.0, loss * weight, 0.0)

@@ -29,6 +29,7 @@ _ONE64 = np.float64(2.0**BIAS64)
 UNBIAS32 = 2.0**-BIAS32
 LOWEST64 = -1140.0  # 2**LOWEST64 is 0 in the output type, for any number of classes
 LOWEST32 = -185.0
+_FLOOR64 = ROUND64 + LOWEST64
 
 
 # Of (2**f - 1 - f ln 2) / f**2 on [-1/2, 1/2]: with ln 2 the minimax fit of (2**f - 1) / f, within
@@ -89,6 +90,19 @@ def exp2_parts(y, y_lo):
     f = (y - (shifted - ROUND64)) + y_lo
     t = fma(f, LN2, fma(f, LN2_LO, exp2_remainder(f)))
     return t, scaled_by(_ONE64, shifted)
+
+
+@inline
+def exp2_biased64(x, beta, beta_lo, origin):
+    """2**(x * (beta + beta_lo) - k + BIAS64), or 0 below 2**LOWEST64, with origin = ROUND64 - k.
+
+    k is an integer below 2**31, so that the fma that forms f has no rounding error but its own.
+    """
+    shifted = fma(x, beta, origin)
+    f = fma(x, beta_lo, fma(x, beta, origin - shifted))
+    t = fma(f, LN2, fma(f, LN2_LO, exp2_remainder(f)))
+    e = scaled_by(fma(t, _ONE64, _ONE64), shifted)
+    return choose(shifted < _FLOOR64, 0.0, e)
 
 
 @inline

@@ -148,3 +148,7 @@ def borrowed(array: Any) -> Any:
 
 def address_of(array: Any) -> Any:
     return array.ctypes.data
+
+
+def stack_array(count: int, kind: Any) -> Any:
+    return np.empty(count, kind)

@@ -1,76 +1,375 @@
-"""softmax of float32 rows of medium length, ROW_GROUP rows at a time.
+"""float32 rows of medium length, GROUP rows at a time: softmax, log_softmax, logsumexp, smoothmax.
 
-    maximum   the two largest entries of each row
-    exp       the exponentials of each row, and their sum
-    scale     the factors of each row
-    write     the products
+    maximum     the two largest entries of each row
+    constants   of the exponentials, for all rows of the group in one vector
+    sums        of the exponentials of each row
+    finish      the inverse of the sum or its logarithm, again in vectors
+    write       the results of each row
 
-Each step depends on the last result of the previous one. To hide that latency, each step is done
-for all rows of a group before the next: rows of 100 classes take 0.9 ns an entry, and 1.2 one by
-one. The arithmetic, and so the bits, are those of `overlapped` for rows of one part.
+Each step depends on the last result of the previous one. To hide that latency, a step is done for
+all rows of a group before the next, and what there is one of for each row is computed in vectors
+over the rows. The exponentials are those of `float32`, relative to a power of two.
 """
 
 from __future__ import annotations
 
+import math
+from typing import Any, NamedTuple
+
 import numpy as np
 
-from hotmax._kernels.compiler.compiling import kernel
-from hotmax._kernels.simd.memory import LINE_BYTES, address_of, borrowed, fence, of_row
-from hotmax._kernels.simd.vectors import LINE
+from hotmax._kernels.compiler.compiling import inline, kernel
+from hotmax._kernels.numeric.arithmetic import (
+    LOG2E,
+    ROUND32,
+    ROUND64,
+    UNBIAS32,
+    exp2_33_bits,
+    exp2_biased32,
+)
+from hotmax._kernels.numeric.double_double import float32_pair
+from hotmax._kernels.simd.memory import fence, of_row, prefetch, stack_array
+from hotmax._kernels.simd.vectors import (
+    LINE,
+    WIDTH,
+    choose,
+    entry,
+    fma,
+    halves,
+    load,
+    load_line,
+    load_partial,
+    splat,
+    splat_line,
+    store,
+    to_float64,
+)
 from hotmax._kernels.simd.writing import write_mapped
 from hotmax._kernels.softmax.float32 import (
-    FACTORS,
-    exp2_constants,
-    exp_chunk,
-    factors_of,
+    add_line,
+    count_ties,
+    exp_tail,
     fits_float32,
-    load_factors,
+    larger,
     probability_of_exp,
-    store_factors,
-    ties_of,
-    two_largest,
+    smaller,
 )
-from hotmax._kernels.softmax.rows import sign_of, softmax_row
+from hotmax._kernels.softmax.logs import log1p_vector
+from hotmax._kernels.softmax.rows import (
+    log_softmax_row,
+    logsumexp_row,
+    sign_of,
+    smoothmax_row,
+    softmax_row,
+)
 
-ROW_GROUP = 8  # rows computed together
+GROUP = WIDTH  # rows computed together
+LONGEST_GROUPED = 1023  # classes of the longest row of softmax: a group's exponentials stay in L1
+STEP32 = -(-LONGEST_GROUPED // LINE) * LINE
+EXPS = GROUP * STEP32
+GROUP_FIELDS, GROUP_SINGLES = 8 * GROUP, 4 * GROUP
+ONE_HOT = 2.0**-20  # the share below the maximum that is too small to be told from the sum
+
+
+class Group(NamedTuple):
+    """What there is one of for each row of a group."""
+
+    special: Any  # 1: not computed here, but by the kernels of `rows`; else 0
+    sizes: Any  # log2(e) / |T|
+    signs: Any  # of T
+    tops: Any  # the maximum of sign * x
+    seconds: Any  # the second largest entry
+    betas: Any  # log2(e) / T in float32, and what that leaves out
+    beta_los: Any
+    origins: Any  # see exp2_unclipped32
+    peaks: Any  # the exponential of the maximum, as a float32 number
+    units: Any  # the same without that rounding
+    sums: Any  # of the exponentials
+    ties: Any  # how many entries are equal to the maximum
+
+
+@inline
+def group_of(numbers, singles):
+    """A group in scratch memory: GROUP_FIELDS float64 numbers, and GROUP_SINGLES of float32."""
+    return Group(
+        numbers[:GROUP],
+        numbers[GROUP : 2 * GROUP],
+        numbers[2 * GROUP : 3 * GROUP],
+        numbers[3 * GROUP : 4 * GROUP],
+        numbers[4 * GROUP : 5 * GROUP],
+        singles[:GROUP],
+        singles[GROUP : 2 * GROUP],
+        singles[2 * GROUP : 3 * GROUP],
+        singles[3 * GROUP : 4 * GROUP],
+        numbers[5 * GROUP : 6 * GROUP],
+        numbers[6 * GROUP : 7 * GROUP],
+        numbers[7 * GROUP : 8 * GROUP],
+    )
+
+
+@inline
+def set_temperatures(group, temperature, first, stop):
+    for g in range(GROUP):
+        t = of_row(temperature, min(first + g, stop - 1))
+        group.sizes[g] = LOG2E / abs(t)
+        group.signs[g] = math.copysign(1.0, t)
+        group.betas[g], group.beta_los[g] = float32_pair(LOG2E / t)
 
 
 @kernel
-def softmax_grouped(x, out, temperature, start, stop, exps, streamed):
-    """`exps`: scratch for ROW_GROUP rows of whole lines, and for one line more."""
+def two_largest_entries(x, sign):
+    """The two largest entries of sign * x; a nan may be overlooked."""
+    none = splat_line(np.float32(-np.inf))
+    a, b, c, d = none, none, none, none  # largest and second largest, of two chains
+    most = x.size // (2 * LINE) * (2 * LINE)
+    for i in range(0, most, 2 * LINE):
+        v, w = sign * load_line(x, i), sign * load_line(x, i + LINE)
+        c, a = larger(smaller(a, v), c), larger(v, a)
+        d, b = larger(smaller(b, w), d), larger(w, b)
+    whole = x.size // LINE * LINE
+    for i in range(most, whole, LINE):
+        v = sign * load_line(x, i)
+        c, a = larger(smaller(a, v), c), larger(v, a)
+    top, second = larger(a, b), larger(larger(c, d), smaller(a, b))
+    near, far = halves(top)
+    rest, more = halves(second)
+    top, second = larger(near, far), larger(larger(rest, more), smaller(near, far))
+    for i in range(whole, x.size, WIDTH):
+        v = sign * load_partial(x, i, x.size - i, sign * np.float32(-np.inf))
+        second, top = larger(smaller(top, v), second), larger(v, top)
+    m = s = np.float32(-np.inf)
+    for i in range(WIDTH):
+        v = entry(top, i)
+        s, m = max(min(m, v), s), max(m, v)
+        s = max(s, entry(second, i))
+    return np.float64(m), np.float64(s)
+
+
+@inline
+def find_maxima(x, temperature, first, count, group):
+    for g in range(GROUP):
+        group.special[g] = 1.0
+        group.tops[g] = 0.0
+    for g in range(count):
+        r = first + g
+        t = of_row(temperature, r)
+        m, group.seconds[g] = two_largest_entries(x[r], sign_of(x, t))
+        if fits_float32(m, t):
+            group.special[g] = 0.0
+            group.tops[g] = m
+
+
+@inline
+def set_constants(group):
+    """The constants of the exponentials of all rows, once their maxima are known."""
+    y = load(group.tops, 0) * load(group.sizes, 0)
+    k = 2.0 * ((0.5 * y + ROUND64) - ROUND64)
+    store(group.units, 0, exp2_33_bits(y - k))
+    store(group.origins, 0, np.float64(ROUND32) - k)
+    store(group.peaks, 0, load(group.signs, 0) * load(group.tops, 0))
+    e = exp2_biased32(
+        load(group.peaks, 0), load(group.betas, 0), load(group.beta_los, 0), load(group.origins, 0)
+    )
+    store(group.peaks, 0, e)
+
+
+@inline
+def constants_of_row(group, g):
+    """The arguments of exp2_biased32."""
+    return group.betas[g], group.beta_los[g], group.origins[g]
+
+
+@inline
+def sum_exps(x, exps, line, upcoming):
+    """The sum of the exponentials of a row, which are kept in exps if that is not None."""
+    beta, beta_lo, origin = line
+    sums = splat(0.0), splat(0.0)
+    whole = x.size // LINE * LINE
+    for i in range(0, whole, LINE):
+        prefetch(upcoming, i)
+        e = exp2_biased32(load_line(x, i), beta, beta_lo, origin)
+        if exps is not None:
+            store(exps, i, e)
+        sums = add_line(e, sums)
+    if exps is not None:
+        return exp_tail(x, exps, whole, x.size, whole, line, sums)
+    return sum_tail(x, whole, line, sums)
+
+
+@inline
+def sum_tail(x, start, line, sums):
+    """The end of a row, less than LINE entries, and the sum of all."""
+    beta, beta_lo, origin = line
+    absent = np.float32(math.copysign(np.inf, -beta))
+    first, second = sums
+    for i in range(start, x.size, WIDTH):
+        e = exp2_biased32(load_partial(x, i, x.size - i, absent), beta, beta_lo, origin)
+        first = first + to_float64(e)
+    total = first + second
+    near = (entry(total, 0) + entry(total, 4)) + (entry(total, 2) + entry(total, 6))
+    far = (entry(total, 1) + entry(total, 5)) + (entry(total, 3) + entry(total, 7))
+    return near + far
+
+
+@inline
+def find_sums(x, exps, first, count, stop, group):
+    """The sums and ties of all rows; a row with a nan is special."""
+    for g in range(GROUP):
+        group.sums[g], group.ties[g] = 1.0, 1.0
+    for g in range(count):
+        if group.special[g] != 0.0:
+            continue
+        r = first + g
+        upcoming = x[min(r + GROUP, stop - 1)]
+        line = constants_of_row(group, g)
+        if exps is not None:
+            group.sums[g] = sum_exps(x[r], exps[g * STEP32 :], line, upcoming)
+        else:
+            group.sums[g] = sum_exps(x[r], None, line, upcoming)
+    for g in range(count):
+        if group.sums[g] != group.sums[g]:
+            group.special[g], group.sums[g] = 1.0, 1.0
+        elif group.seconds[g] == group.tops[g] and group.special[g] == 0.0:
+            m = np.float32(group.signs[g] * group.tops[g])
+            group.ties[g] = count_ties(x[first + g], m)
+
+
+@kernel
+def sum_below(x, line, m):
+    """The sum of the exponentials of all entries but those that are equal to m."""
+    beta, beta_lo, origin = line
+    total = splat(0.0)
+    for i in range(0, x.size, WIDTH):
+        v = load_partial(x, i, x.size - i, m)
+        e = exp2_biased32(v, beta, beta_lo, origin)
+        total = total + to_float64(choose(v == m, np.float32(0.0), e))
+    near = (entry(total, 0) + entry(total, 4)) + (entry(total, 2) + entry(total, 6))
+    far = (entry(total, 1) + entry(total, 5)) + (entry(total, 3) + entry(total, 7))
+    return near + far
+
+
+@inline
+def find_below(x, first, count, group):
+    """Turn the sums into those below the maximum, in units of the largest exponential."""
+    for g in range(count):
+        total = group.sums[g]
+        below = total - group.ties[g] * np.float64(group.peaks[g])
+        if below < ONE_HOT * total and group.special[g] == 0.0:
+            m = np.float32(group.signs[g] * group.tops[g])
+            below = sum_below(x[first + g], constants_of_row(group, g), m)
+        group.sums[g] = below
+    store(group.sums, 0, load(group.sums, 0) * UNBIAS32 / load(group.units, 0))
+
+
+@inline
+def begin_group(x, temperature, start, stop, first, group):
+    """(count): the maxima and constants of the rows from `first` on."""
+    count = min(GROUP, stop - first)
+    if first == start or temperature.size > 1:
+        set_temperatures(group, temperature, first, stop)
+    find_maxima(x, temperature, first, count, group)
+    set_constants(group)
+    return count
+
+
+@kernel
+def softmax_grouped(x, out, temperature, start, stop, streamed):
     n = x.shape[1]
-    x, out, exps = borrowed(x), borrowed(out), borrowed(exps)
-    exps = exps[-address_of(exps) % LINE_BYTES // exps.itemsize :]  # aligned to a cache line
-    step = -(-n // LINE) * LINE
-    tops, seconds, sums = np.empty(ROW_GROUP), np.empty(ROW_GROUP), np.empty(ROW_GROUP)
-    factors = np.empty((FACTORS, ROW_GROUP), np.float32)
-    for first in range(start, stop, ROW_GROUP):
-        count = min(ROW_GROUP, stop - first)
+    group = group_of(stack_array(GROUP_FIELDS, np.float64), stack_array(GROUP_SINGLES, np.float32))
+    exps = stack_array(EXPS, np.float32)
+    inverses, inverse_los = stack_array(GROUP, np.float32), stack_array(GROUP, np.float32)
+    shares, rest = stack_array(GROUP, np.float32), stack_array(GROUP, np.float64)
+    for first in range(start, stop, GROUP):
+        count = begin_group(x, temperature, start, stop, first, group)
+        find_sums(x, exps, first, count, stop, group)
+        # The largest terms without their rounding error: the sum may consist of them alone.
+        units = load(group.units, 0) * (1.0 / UNBIAS32)
+        gap = units - to_float64(load(group.peaks, 0))
+        total = fma(load(group.ties, 0), gap, load(group.sums, 0))
+        store(shares, 0, units / total)
+        inverse = 1.0 / (total * UNBIAS32)
+        store(inverses, 0, inverse)
+        store(rest, 0, inverse - to_float64(load(inverses, 0)))
+        store(inverse_los, 0, load(rest, 0))
         for g in range(count):
-            r, t = first + g, of_row(temperature, first + g)
-            m, second = two_largest(x[r], sign_of(x, t))
-            if not fits_float32(m, t):  # computed now, while exps is unused
-                softmax_row(x[r], out[r], t, exps, x[r], streamed)
-                m = np.nan
-            tops[g], seconds[g] = m, second
-        for g in range(count):
-            r, m = first + g, tops[g]
-            if m == m:
-                line, upcoming = (
-                    exp2_constants(m, of_row(temperature, r)),
-                    x[min(r + ROW_GROUP, stop - 1)],
-                )
-                sums[g] = exp_chunk(x[r], exps[g * step :], 0, n, 0, line, upcoming)
-        for g in range(count):
-            r, m = first + g, tops[g]
-            if m == m:
+            r = first + g
+            if group.special[g] != 0.0:
                 t = of_row(temperature, r)
-                ties = ties_of(x[r], m, seconds[g], t)
-                store_factors(factors, g, factors_of(sums[g], m, ties, t))
-        for g in range(count):
-            if tops[g] == tops[g]:
-                row = exps[g * step : g * step + n]
-                write_mapped(
-                    probability_of_exp, row, out[first + g], load_factors(factors, g), streamed
-                )
+                softmax_row(x[r], out[r], t, exps[g * STEP32 : (g + 1) * STEP32], x[r], streamed)
+            else:
+                factors = inverses[g], inverse_los[g], group.peaks[g], shares[g]
+                row = exps[g * STEP32 : g * STEP32 + n]
+                write_mapped(probability_of_exp, row, out[r], factors, streamed)
     fence()
+
+
+@inline
+def log_probability(x, constants):
+    """x / T - (m / T + log_sum) in pairs of float32; exact at the maximum."""
+    beta, beta_lo, offset, offset_lo, m, top = constants
+    r = fma(x, beta, -offset) + fma(x, beta_lo, -offset_lo)
+    return choose(x == m, top, r)
+
+
+@kernel
+def log_softmax_grouped(x, out, temperature, start, stop, streamed):
+    group = group_of(stack_array(GROUP_FIELDS, np.float64), stack_array(GROUP_SINGLES, np.float32))
+    logs = stack_array(GROUP, np.float64)
+    for first in range(start, stop, GROUP):
+        count = begin_group(x, temperature, start, stop, first, group)
+        find_sums(x, None, first, count, stop, group)
+        find_below(x, first, count, group)
+        store(logs, 0, log1p_vector((load(group.ties, 0) - 1.0) + load(group.sums, 0)))
+        for g in range(count):
+            r = first + g
+            t = of_row(temperature, r)
+            if group.special[g] != 0.0:
+                log_softmax_row(x[r], out[r], t, streamed)
+                continue
+            beta, beta_lo = float32_pair(1.0 / t)
+            offset, offset_lo = float32_pair(group.tops[g] / abs(t) + logs[g])
+            m = np.float32(group.signs[g] * group.tops[g])
+            constants = beta, beta_lo, offset, offset_lo, m, np.float32(-logs[g])
+            write_mapped(log_probability, x[r], out[r], constants, streamed)
+    fence()
+
+
+@inline
+def reduce_grouped(number_of, row_kernel, x, out, temperature, start, stop, group, logs):
+    """out[r] = number_of(maximum, log of the sum in units of the largest term, T) of row r."""
+    for first in range(start, stop, GROUP):
+        count = begin_group(x, temperature, start, stop, first, group)
+        find_sums(x, None, first, count, stop, group)
+        find_below(x, first, count, group)
+        store(logs, 0, log1p_vector((load(group.ties, 0) - 1.0) + load(group.sums, 0)))
+        for g in range(count):
+            r = first + g
+            t = of_row(temperature, r)
+            if group.special[g] != 0.0:
+                out[r] = row_kernel(x[r], t)
+            else:
+                out[r] = number_of(group.tops[g], logs[g], t)
+
+
+@inline
+def logsumexp_number(m, log_sum, temperature):
+    return m / abs(temperature) + log_sum
+
+
+@inline
+def smoothmax_number(m, log_sum, temperature):
+    return math.copysign(1.0, temperature) * (m + abs(temperature) * log_sum)
+
+
+@kernel
+def logsumexp_grouped(x, out, temperature, start, stop, streamed):
+    group = group_of(stack_array(GROUP_FIELDS, np.float64), stack_array(GROUP_SINGLES, np.float32))
+    logs = stack_array(GROUP, np.float64)
+    reduce_grouped(logsumexp_number, logsumexp_row, x, out, temperature, start, stop, group, logs)
+
+
+@kernel
+def smoothmax_grouped(x, out, temperature, start, stop, streamed):
+    group = group_of(stack_array(GROUP_FIELDS, np.float64), stack_array(GROUP_SINGLES, np.float32))
+    logs = stack_array(GROUP, np.float64)
+    reduce_grouped(smoothmax_number, smoothmax_row, x, out, temperature, start, stop, group, logs)

@@ -104,9 +104,10 @@ def lane_sums(x, temperature, first, width, work, tile, powers):
 
 @inline
 def lane_buffers(n):
-    """The workspace for the fields of LANES rows, and for a tile of n classes."""
-    scratch = np.empty(FIELDS + n * LANES)
-    return scratch[:FIELDS], scratch[FIELDS:]
+    """Workspace for the fields of LANES rows, for a tile of n classes, and for its powers."""
+    scratch = np.empty(FIELDS + 2 * n * LANES)
+    cut = FIELDS + n * LANES
+    return scratch[:FIELDS], scratch[FIELDS:cut], scratch[cut:]
 
 
 @inline
@@ -119,9 +120,9 @@ def begin_lanes(x, temperature, start, stop, first, work, tile, powers):
 
 
 @kernel
-def softmax_lanes(x, out, temperature, start, stop, powers):
+def softmax_lanes(x, out, temperature, start, stop, streamed):
     n = x.shape[1]
-    work, tile = lane_buffers(n)
+    work, tile, powers = lane_buffers(n)
     for first in range(start, stop, LANES):
         width, plain = begin_lanes(x, temperature, start, stop, first, work, tile, powers)
         for r in range(width):
@@ -146,8 +147,8 @@ def softmax_lanes(x, out, temperature, start, stop, powers):
 
 
 @kernel
-def log_softmax_lanes(x, out, temperature, start, stop, powers):
-    work, tile = lane_buffers(x.shape[1])
+def log_softmax_lanes(x, out, temperature, start, stop, streamed):
+    work, tile, powers = lane_buffers(x.shape[1])
     for first in range(start, stop, LANES):
         width, _ = begin_lanes(x, temperature, start, stop, first, work, tile, powers)
         for r in range(width):
@@ -162,9 +163,9 @@ def log_softmax_lanes(x, out, temperature, start, stop, powers):
 
 
 @inline
-def reduce_lanes(number_of, x, out, temperature, start, stop, powers):
+def reduce_lanes(number_of, x, out, temperature, start, stop):
     """out[r] = number_of(maximum, temperature, sums) of row r."""
-    work, tile = lane_buffers(x.shape[1])
+    work, tile, powers = lane_buffers(x.shape[1])
     for first in range(start, stop, LANES):
         width, _ = begin_lanes(x, temperature, start, stop, first, work, tile, powers)
         for r in range(width):
@@ -174,10 +175,10 @@ def reduce_lanes(number_of, x, out, temperature, start, stop, powers):
 
 
 @kernel
-def logsumexp_lanes(x, out, temperature, start, stop, powers):
-    reduce_lanes(logsumexp_of, x, out, temperature, start, stop, powers)
+def logsumexp_lanes(x, out, temperature, start, stop, streamed):
+    reduce_lanes(logsumexp_of, x, out, temperature, start, stop)
 
 
 @kernel
-def smoothmax_lanes(x, out, temperature, start, stop, powers):
-    reduce_lanes(smoothmax_of, x, out, temperature, start, stop, powers)
+def smoothmax_lanes(x, out, temperature, start, stop, streamed):
+    reduce_lanes(smoothmax_of, x, out, temperature, start, stop)

@@ -96,7 +96,7 @@ def softargmax_limit(x, m, temperature):
 
 
 @kernel
-def entropy_rows(x, out, temperature, start, stop):
+def entropy_rows(x, out, temperature, start, stop, streamed):
     x = borrowed(x)
     for r in range(start, stop):
         t, m = peak_of_row(x, temperature, r)
@@ -112,7 +112,7 @@ def entropy_rows(x, out, temperature, start, stop):
 
 
 @kernel
-def softargmax_rows(x, out, temperature, start, stop):
+def softargmax_rows(x, out, temperature, start, stop, streamed):
     x = borrowed(x)
     for r in range(start, stop):
         t, m = peak_of_row(x, temperature, r)

@@ -23,14 +23,15 @@ from hotmax._kernels.numeric.arithmetic import (
     power_of_two,
     reach32,
 )
+from hotmax._kernels.pool.jobs import STEP, VISIT, claim_rows
 from hotmax._kernels.simd.memory import (
     LINE_BYTES,
     address_of,
     borrowed,
-    claim,
     fence,
     of_row,
     prefetch,
+    stack_array,
 )
 from hotmax._kernels.simd.vectors import (
     LINE,
@@ -72,6 +73,7 @@ from hotmax._kernels.softmax.rows import sign_of, softmax_row
 
 LONGEST_BUFFERED = 196608  # classes of the longest row whose exponentials are buffered (768 kB)
 ROW_PART = 8192  # classes that stay in the second-level cache, with their exponentials
+MOST_PARTS = LONGEST_BUFFERED // ROW_PART
 QUICK = 1024  # classes of the shortest row that the quick way is used for
 # In powers of two: how far a part may rise above its first line, and how far it may lie below the
 # maximum of the row. With factors as pairs of float32 numbers, 2**-BELOW / sum loses no digit.
@@ -79,10 +81,10 @@ REACH, BELOW = 48, 48
 NEGLIGIBLE_GAP = 200.0  # in units of T: a part this far below the maximum adds nothing to the sum
 PAGE = 4096  # bytes: loads and stores a multiple of this apart are mistaken for one another
 NEAR = 512  # bytes: the least distance between reading and writing
-VISIT = 1 << 21  # entries after which a thread returns to Python, so that it can be interrupted
 
 # What is known of each part, in rows of one array.
 POWER, SUM, TOP, SECOND, FACTS = range(5)
+MOST_FACTS, MOST_FACTORS = FACTS * MOST_PARTS, FACTORS * MOST_PARTS
 
 
 @inline
@@ -259,23 +261,26 @@ def scale_parts(x, exps, facts, factors, m, temperature):
 
 
 @kernel
-def softmax_overlapped(x, out, temperature, cuts, turn, exps, streamed):
-    """Ranges of rows between cuts; each thread claims one after the other.
+def softmax_overlapped(fields, x, out, temperature, scratch, streamed):
+    """Ranges of rows that this thread claims, until none is left or VISIT entries are done.
 
-    `exps`: scratch for a row. Each row but the first, and but special ones, is computed while the
-    previous one is written: a thread continues until no range is left, or VISIT entries are done.
+    `scratch`: for the exponentials of a row, and for one line more. Each row but the first, and but
+    special ones, is computed while the previous one is written.
     """
     n = x.shape[1]
-    x, out, exps = borrowed(x), borrowed(out), borrowed(exps)
+    scratch = borrowed(scratch)
+    exps = scratch[-address_of(scratch) % LINE_BYTES // scratch.itemsize :][:n]
     parts = -(-n // ROW_PART)
-    facts, factors = np.empty((FACTS, parts)), np.empty((FACTORS, parts), np.float32)
+    facts = stack_array(MOST_FACTS, np.float64)[: FACTS * parts].reshape(FACTS, parts)
+    factors = stack_array(MOST_FACTORS, np.float32)[: FACTORS * parts].reshape(FACTORS, parts)
     before, waits, careful = 0, False, False  # the previous row; whether it waits to be written
     done = 0
     while done < VISIT:
-        k = claim(turn)
-        if k >= cuts.size - 1:
+        start = claim_rows(fields)
+        if start >= x.shape[0]:
             break
-        for r in range(cuts[k], cuts[k + 1]):
+        stop = min(start + fields[STEP], x.shape[0])
+        for r in range(start, stop):
             t = of_row(temperature, r)
             m, careful = exp_parts(
                 x[r], exps, facts, factors, t, out[before], waits, careful, streamed
@@ -286,7 +291,7 @@ def softmax_overlapped(x, out, temperature, cuts, turn, exps, streamed):
             else:
                 softmax_row(x[r], out[r], t, exps, x[r], streamed)
             before = r
-        done += (cuts[k + 1] - cuts[k]) * n
+        done += (stop - start) * n
     if waits:
         write_parts(exps, out[before], factors, 0, streamed)
     fence()

@@ -27,7 +27,7 @@ import numpy as np
 from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.numeric.arithmetic import log1p_parts
 from hotmax._kernels.numeric.double_double import dd_div, dd_reciprocal, two_sum
-from hotmax._kernels.simd.memory import borrowed, fence, of_row
+from hotmax._kernels.simd.memory import fence, of_row, stack_array
 from hotmax._kernels.simd.vectors import fma
 from hotmax._kernels.softmax.float32 import (
     L1_CHUNK,
@@ -39,7 +39,6 @@ from hotmax._kernels.softmax.float32 import (
 )
 from hotmax._kernels.softmax.float64 import (
     log_softmax_float64,
-    scale_terms,
     softmax_float64,
     sum_float64,
 )
@@ -258,7 +257,6 @@ def peak_of_row(x, temperature, r):
 @inline
 def reduce_rows(number_of, x, out, temperature, start, stop, exps):
     """out[r] = number_of(maximum, temperature, sums) of row r."""
-    x, out, exps = borrowed(x), borrowed(out), borrowed(exps)
     for r in range(start, stop):
         t, m = peak_of_row(x, temperature, r)
         out[r] = number_of(m, t, row_sums(x[r], exps, m, t, x[min(r + 1, stop - 1)]))
@@ -272,34 +270,37 @@ def softmax_row(x, out, temperature, exps, upcoming, streamed):
 
 
 @kernel
+def log_softmax_row(x, out, temperature, streamed):
+    """One row of any kind, in double-double."""
+    m = row_maximum(x, sign_of(x, temperature))
+    sums = row_sums(x, None, m, temperature, x)
+    log_softmax_block(x, out, None, m, temperature, sums, streamed)
+
+
+@kernel
+def logsumexp_row(x, temperature):
+    """One row of any kind, in double-double."""
+    m = row_maximum(x, sign_of(x, temperature))
+    return logsumexp_of(m, temperature, row_sums(x, None, m, temperature, x))
+
+
+@kernel
+def smoothmax_row(x, temperature):
+    """One row of any kind, in double-double."""
+    m = row_maximum(x, sign_of(x, temperature))
+    return smoothmax_of(m, temperature, row_sums(x, None, m, temperature, x))
+
+
+@inline
 def softmax_rows(x, out, temperature, start, stop, exps, streamed):
-    x, out, exps = borrowed(x), borrowed(out), borrowed(exps)
     for r in range(start, stop):
         t, upcoming = of_row(temperature, r), x[min(r + 1, stop - 1)]
         softmax_row(x[r], out[r], t, exps, upcoming, streamed)
     fence()
 
 
-@kernel
-def softmax_rows_float64(x, out, temperature, start, stop, terms, streamed):
-    """softmax_rows of float64 rows of up to SUM_BLOCK classes; `terms`: scratch for one."""
-    x, out, terms = borrowed(x), borrowed(out), borrowed(terms)
-    for r in range(start, stop):
-        t, m = peak_of_row(x, temperature, r)
-        if regime(m, t) != PLAIN:
-            softmax_limit(x[r], out[r], m, t, limit_sums(x[r], m, t)[0])
-            continue
-        ties = count_equal(x[r], sign_of(x, t), m)
-        below, below_lo = sum_float64(x[r], terms, m, t, x[min(r + 1, stop - 1)])
-        total, carry = two_sum(ties, below)
-        inverse, inverse_lo = dd_reciprocal(total, carry + below_lo)
-        scale_terms(terms, out[r], inverse, inverse_lo, streamed)
-    fence()
-
-
-@kernel
+@inline
 def log_softmax_rows(x, out, temperature, start, stop, exps, streamed):
-    x, out, exps = borrowed(x), borrowed(out), borrowed(exps)
     for r in range(start, stop):
         t, m = peak_of_row(x, temperature, r)
         sums = row_sums(x[r], exps, m, t, x[min(r + 1, stop - 1)])
@@ -308,10 +309,44 @@ def log_softmax_rows(x, out, temperature, start, stop, exps, streamed):
 
 
 @kernel
-def logsumexp_rows(x, out, temperature, start, stop, exps, streamed):
+def softmax_rows32(x, out, temperature, start, stop, streamed):
+    exps = stack_array(L1_CHUNK, np.float32)
+    softmax_rows(x, out, temperature, start, stop, exps, streamed)
+
+
+@kernel
+def softmax_rows64(x, out, temperature, start, stop, streamed):
+    softmax_rows(x, out, temperature, start, stop, None, streamed)
+
+
+@kernel
+def log_softmax_rows32(x, out, temperature, start, stop, streamed):
+    exps = stack_array(L1_CHUNK, np.float32)
+    log_softmax_rows(x, out, temperature, start, stop, exps, streamed)
+
+
+@kernel
+def log_softmax_rows64(x, out, temperature, start, stop, streamed):
+    log_softmax_rows(x, out, temperature, start, stop, None, streamed)
+
+
+@kernel
+def logsumexp_rows32(x, out, temperature, start, stop, streamed):
+    exps = stack_array(L1_CHUNK, np.float32)
     reduce_rows(logsumexp_of, x, out, temperature, start, stop, exps)
 
 
 @kernel
-def smoothmax_rows(x, out, temperature, start, stop, exps, streamed):
+def logsumexp_rows64(x, out, temperature, start, stop, streamed):
+    reduce_rows(logsumexp_of, x, out, temperature, start, stop, None)
+
+
+@kernel
+def smoothmax_rows32(x, out, temperature, start, stop, streamed):
+    exps = stack_array(L1_CHUNK, np.float32)
     reduce_rows(smoothmax_of, x, out, temperature, start, stop, exps)
+
+
+@kernel
+def smoothmax_rows64(x, out, temperature, start, stop, streamed):
+    reduce_rows(smoothmax_of, x, out, temperature, start, stop, None)

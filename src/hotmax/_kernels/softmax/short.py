@@ -13,9 +13,9 @@ import math
 
 import numpy as np
 
-from hotmax._kernels.compiler.compiling import inline, kernel, quick_kernel
+from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.numeric.arithmetic import LOG2E, exp2_33_bits
-from hotmax._kernels.simd.memory import borrowed, of_row
+from hotmax._kernels.simd.memory import borrowed, of_row, stack_array
 from hotmax._kernels.simd.vectors import (
     WIDTH,
     any_of,
@@ -31,6 +31,7 @@ from hotmax._kernels.softmax.float32 import row_maximum
 from hotmax._kernels.softmax.rows import PLAIN, limit_sums, regime, sign_of, softmax_limit
 
 SHORT = 64  # classes
+FEW_ROWS = 4  # fewer are computed one by one: the bits are the same
 
 
 @inline
@@ -148,8 +149,13 @@ def group_buffers(n):
 
 
 @kernel
-def softmax_short(x, out, temperature, start, stop):
+def softmax_short(x, out, temperature, start, stop, streamed):
     n = x.shape[1]
+    if stop - start < FEW_ROWS:
+        terms = stack_array(SHORT, np.float64)
+        for r in range(start, stop):
+            softmax_alone(x, out, r, of_row(temperature, r), terms)
+        return
     tile, copied = group_buffers(n)
     terms, signs, betas = np.empty(tile.size), np.empty(WIDTH, np.float32), np.empty(WIDTH)
     x, out = borrowed(x), borrowed(out)
@@ -171,24 +177,3 @@ def softmax_short(x, out, temperature, start, stop):
             for r in range(first, first + width):
                 t = of_row(temperature, r)
                 softmax_alone(x, out, r, t, terms)
-
-
-@quick_kernel
-def softmax_small(x, temperature):
-    """Replace a small number of rows by their softmax, one by one.
-
-    False, with some rows replaced, if a row is not PLAIN; also if the rows are not short, or T is
-    nan. The arithmetic, and so the bits, are those of the vectors, but no workspace is needed.
-    """
-    if x.shape[1] > SHORT or temperature != temperature:
-        return False
-    terms = np.empty(SHORT)
-    sign = math.copysign(1.0, temperature)
-    for r in range(x.shape[0]):
-        m = -np.inf
-        for c in range(x.shape[1]):
-            m = maximum(m, sign * np.float64(x[r, c]))
-        if regime(m, temperature) != PLAIN:
-            return False
-        softmax_plain(x, x, r, m, temperature, terms)
-    return True

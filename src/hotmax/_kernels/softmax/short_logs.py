@@ -15,7 +15,6 @@ import numpy as np
 
 from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.numeric.arithmetic import LN2, exp2_33_bits
-from hotmax._kernels.numeric.double_double import two_sum
 from hotmax._kernels.simd.memory import borrowed, of_row
 from hotmax._kernels.simd.vectors import (
     WIDTH,
@@ -30,6 +29,7 @@ from hotmax._kernels.simd.vectors import (
     to_float64,
 )
 from hotmax._kernels.softmax.float32 import row_maximum
+from hotmax._kernels.softmax.logs import log1p_vector
 from hotmax._kernels.softmax.moments import entropy_limit, softargmax_limit
 from hotmax._kernels.softmax.rows import (
     PLAIN,
@@ -53,32 +53,6 @@ LOWEST_EXPONENT = -1000.0  # 2**-1000 is negligible beside 1
 
 # Offsets of the temperatures of WIDTH rows in one array: log2(e) / |T|, 1 / |T| and |T|.
 BETA, INVERSE, SIZE, TEMPERATURES = range(0, 4 * WIDTH, WIDTH)
-
-
-@inline
-def halved(whole, rest, exponent, step, power):
-    """Divide whole + rest by power = 2**step where it then stays above sqrt(1/2)."""
-    large = whole > 0.7071067811865476 * power
-    shrink = choose(large, 1.0 / power, 1.0)
-    return whole * shrink, rest * shrink, exponent + choose(large, step, 0.0)
-
-
-@inline
-def log1p_short(s):
-    """log(1 + s) in float64 for 0 <= s < SHORT_LOGS, within 2**-36 relative."""
-    whole, rest = two_sum(1.0, s)
-    whole, rest, exponent = halved(whole, rest, 0.0, 4.0, 16.0)
-    whole, rest, exponent = halved(whole, rest, exponent, 2.0, 4.0)
-    whole, rest, exponent = halved(whole, rest, exponent, 1.0, 2.0)
-    u = (whole - 1.0) + rest
-    r = u / (2.0 + u)
-    w = r * r
-    series = fma(w, 1.0 / 13.0, 1.0 / 11.0)
-    series = fma(w, series, 1.0 / 9.0)
-    series = fma(w, series, 1.0 / 7.0)
-    series = fma(w, series, 1.0 / 5.0)
-    series = fma(w, series, 1.0 / 3.0)
-    return fma(exponent, LN2, 2.0 * fma(r * w, series, r))
 
 
 # --- rules: a number for each row of a tile of n classes ----------------------------------------
@@ -124,13 +98,13 @@ def sums_of(tile, n, fields):
 
 @inline
 def logsumexp_rule(tile, n, fields):
-    log_sum = log1p_short(sums_of(tile, n, fields))
+    log_sum = log1p_vector(sums_of(tile, n, fields))
     return fma(to_float64(fields.peak), fields.inverse, log_sum)
 
 
 @inline
 def smoothmax_rule(tile, n, fields):
-    extra = fields.size * log1p_short(sums_of(tile, n, fields))
+    extra = fields.size * log1p_vector(sums_of(tile, n, fields))
     return to_float64(fields.sign) * (to_float64(fields.peak) + extra)
 
 
@@ -144,7 +118,7 @@ def entropy_rule(tile, n, fields):
         y = gap(tile, c, fields) * beta
         y = choose(y < LOWEST_EXPONENT, LOWEST_EXPONENT, y)
         moment = fma(exp2_33_bits(y), -y, moment)
-    return log1p_short(rest) + moment * LN2 / (1.0 + rest)
+    return log1p_vector(rest) + moment * LN2 / (1.0 + rest)
 
 
 @inline
@@ -228,35 +202,35 @@ def smoothmax_limit(x, m, temperature):
 
 
 @kernel
-def logsumexp_short(x, out, temperature, start, stop):
+def logsumexp_short(x, out, temperature, start, stop, streamed):
     for_short_rows(logsumexp_rule, logsumexp_limit, x, out, temperature, start, stop)
 
 
 @kernel
-def smoothmax_short(x, out, temperature, start, stop):
+def smoothmax_short(x, out, temperature, start, stop, streamed):
     for_short_rows(smoothmax_rule, smoothmax_limit, x, out, temperature, start, stop)
 
 
 @kernel
-def entropy_short(x, out, temperature, start, stop):
+def entropy_short(x, out, temperature, start, stop, streamed):
     for_short_rows(entropy_rule, entropy_limit, x, out, temperature, start, stop)
 
 
 @kernel
-def softargmax_short(x, out, temperature, start, stop):
+def softargmax_short(x, out, temperature, start, stop, streamed):
     for_short_rows(softargmax_rule, softargmax_limit, x, out, temperature, start, stop)
 
 
 @inline
 def take_logarithms(tile, n, fields):
     """Replace a tile by (x - m) / T - log(ties + below)."""
-    log_sum = log1p_short(sums_of(tile, n, fields))
+    log_sum = log1p_vector(sums_of(tile, n, fields))
     for c in range(n):
         store(tile, c * WIDTH, fma(gap(tile, c, fields), fields.inverse, -log_sum))
 
 
 @kernel
-def log_softmax_short(x, out, temperature, start, stop):
+def log_softmax_short(x, out, temperature, start, stop, streamed):
     n = x.shape[1]
     tile, copied = group_buffers(n)
     signs, temperatures, limit = (

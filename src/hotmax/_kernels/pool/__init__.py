@@ -1,0 +1,1 @@
+"""Jobs in compiled code: what a job is, how threads share its rows, how helpers wait for one."""

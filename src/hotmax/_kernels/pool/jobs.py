@@ -1,0 +1,95 @@
+"""A job: rows to compute, as numbers in an array of int64, and functions that claim its rows.
+
+A job's function takes the address of the job. It computes ranges of rows until none is left: any
+number of threads may call it at the same time, and each row is computed once. Python, the calling
+thread and the helpers know a job by two addresses, so one piece of compiled code serves all.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hotmax._kernels.compiler.compiling import inline, kernel, quick_kernel
+from hotmax._kernels.pool.atomic import array_at, call_address, fetch_add
+from hotmax._kernels.simd.memory import address_of, stack_array
+from hotmax._kernels.simd.vectors import bits64
+
+# The fields. NEXT, the first row that nobody has claimed, has a cache line of its own.
+X, OUT, ROWS, CLASSES, TEMPERATURES, COUNT, STEP, STREAMED = range(8)
+NEXT = 8
+OWNS_POOL, TEMPERATURE = 16, 17
+FIELDS = 24
+
+VISIT = 1 << 21  # entries after which a thread returns, so that Python can handle a Ctrl-C
+
+
+@inline
+def fields_of(job):
+    return array_at(job, (FIELDS,), np.int64)
+
+
+@inline
+def temperatures_of(fields):
+    return array_at(fields[TEMPERATURES], (fields[COUNT],), np.float64)
+
+
+@inline
+def claim_rows(fields):
+    """The first row of a range that nobody else computes; at least fields[ROWS] if none is left."""
+    return fetch_add(fields, NEXT, fields[STEP])
+
+
+@inline
+def map_rows(rows_kernel, job, kind):
+    """rows_kernel over ranges of rows, with one result for each entry."""
+    fields = fields_of(job)
+    shape = fields[ROWS], fields[CLASSES]
+    x, out = array_at(fields[X], shape, kind), array_at(fields[OUT], shape, kind)
+    compute_ranges(rows_kernel, fields, x, out)
+
+
+@inline
+def reduce_rows(rows_kernel, job, kind):
+    """rows_kernel over ranges of rows, with one result for each row."""
+    fields = fields_of(job)
+    x = array_at(fields[X], (fields[ROWS], fields[CLASSES]), kind)
+    compute_ranges(rows_kernel, fields, x, array_at(fields[OUT], (fields[ROWS],), kind))
+
+
+@inline
+def compute_ranges(rows_kernel, fields, x, out):
+    rows, temperatures = fields[ROWS], temperatures_of(fields)
+    done = 0
+    while done < VISIT:
+        start = claim_rows(fields)
+        if start >= rows:
+            break
+        stop = min(start + fields[STEP], rows)
+        rows_kernel(x, out, temperatures, start, stop, fields[STREAMED] != 0)
+        done += (stop - start) * fields[CLASSES]
+
+
+@inline
+def describe(job, x, out, temperature, step, streamed):
+    """Fill in the fields of a job: `temperature` is a number, or an array of one for each row."""
+    job[X], job[OUT] = address_of(x), address_of(out)
+    job[CLASSES] = x.shape[x.ndim - 1]
+    job[ROWS] = x.size // job[CLASSES]
+    job[STEP], job[STREAMED], job[NEXT] = step, streamed, 0
+    job[OWNS_POOL] = 0
+    if isinstance(temperature, float):
+        job[TEMPERATURE] = bits64(temperature)
+        job[TEMPERATURES], job[COUNT] = address_of(job) + 8 * TEMPERATURE, 1
+    else:
+        job[TEMPERATURES], job[COUNT] = address_of(temperature), temperature.size
+
+
+def _compute_alone(function, x, out, temperature):
+    job = stack_array(FIELDS, np.int64)  # lives until the call returns
+    describe(job, x, out, temperature, x.size, 0)
+    call_address(function, address_of(job))
+
+
+# A small array in the calling thread. About a microsecond of work is not worth releasing the GIL.
+compute_small = quick_kernel(_compute_alone)
+compute_alone = kernel(_compute_alone)

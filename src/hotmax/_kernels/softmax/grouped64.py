@@ -1,0 +1,410 @@
+"""float64 rows, up to GROUP at a time: softmax, log_softmax, logsumexp and smoothmax.
+
+The steps are those of `grouped`. exp(x / T) is 2**(beta * x), with beta = log2(e) / T in
+double-double, computed relative to 2**k, where k is the integer nearest to beta * max(x): an fma
+leaves beta * x - k with a single rounding, so that no difference x - max(x) is needed. Sums are
+double-double.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hotmax._kernels.compiler.compiling import inline, kernel
+from hotmax._kernels.numeric.arithmetic import (
+    LOG2E,
+    LOG2E_LO,
+    ROUND64,
+    UNBIAS64,
+    exp2_biased64,
+    exp2_parts,
+)
+from hotmax._kernels.numeric.double_double import (
+    dd_div,
+    dd_mul,
+    dd_one_plus,
+    dd_reciprocal,
+    two_sum,
+)
+from hotmax._kernels.simd.memory import borrowed, fence, of_row, prefetch, stack_array
+from hotmax._kernels.simd.vectors import (
+    LINE,
+    WIDTH,
+    choose,
+    entry,
+    fma,
+    load,
+    load_partial,
+    splat,
+    store,
+    store_partial,
+)
+from hotmax._kernels.simd.writing import write_mapped
+from hotmax._kernels.softmax.float32 import larger, smaller
+from hotmax._kernels.softmax.logs import log1p_vector_parts
+from hotmax._kernels.softmax.rows import (
+    count_equal,
+    log_softmax_row,
+    logsumexp_row,
+    smoothmax_row,
+    softmax_row,
+)
+
+GROUP = WIDTH  # rows computed together
+BUFFER = 4096  # exponentials of a group that stay in the first-level cache
+NEAR_ENTRIES = 1 << 15  # entries of a group that stay in the second-level cache
+GROUP64_FIELDS = 15 * GROUP
+ONE_HOT = 2.0**-40  # the share below the maximum that is too small to be told from the sum
+
+
+@inline
+def fits_float64(m, temperature):
+    """Whether beta * x - k has all its digits for every x whose exponential is not 0."""
+    size = abs(temperature)
+    return 2.0**-900 < size < 2.0**900 and abs(m) * LOG2E < 2.0**30 * size
+
+
+class Group64(NamedTuple):
+    """What there is one of for each row of a group; hi and lo for double-double numbers."""
+
+    special: Any  # 1: not computed here, but by the kernels of `rows`; else 0
+    signs: Any  # of T
+    betas: Any  # log2(e) / T
+    beta_los: Any
+    tops: Any  # the maximum of sign * x
+    seconds: Any  # the second largest entry
+    origins: Any  # see exp2_biased64
+    peaks: Any  # the exponential of the maximum
+    units: Any  # the same without rounding
+    unit_los: Any
+    sums: Any  # of the exponentials
+    sum_los: Any
+    ties: Any  # how many entries are equal to the maximum
+    logs: Any  # log of the sum in units of the largest term; or the inverse of the sum
+    log_los: Any
+
+
+@inline
+def group64_of(numbers):
+    """A group in scratch memory of GROUP64_FIELDS numbers."""
+    return Group64(
+        numbers[0 * GROUP : 1 * GROUP],
+        numbers[1 * GROUP : 2 * GROUP],
+        numbers[2 * GROUP : 3 * GROUP],
+        numbers[3 * GROUP : 4 * GROUP],
+        numbers[4 * GROUP : 5 * GROUP],
+        numbers[5 * GROUP : 6 * GROUP],
+        numbers[6 * GROUP : 7 * GROUP],
+        numbers[7 * GROUP : 8 * GROUP],
+        numbers[8 * GROUP : 9 * GROUP],
+        numbers[9 * GROUP : 10 * GROUP],
+        numbers[10 * GROUP : 11 * GROUP],
+        numbers[11 * GROUP : 12 * GROUP],
+        numbers[12 * GROUP : 13 * GROUP],
+        numbers[13 * GROUP : 14 * GROUP],
+        numbers[14 * GROUP : 15 * GROUP],
+    )
+
+
+@kernel
+def two_largest_float64(x, sign):
+    """The two largest entries of sign * x; a nan may be overlooked."""
+    none = splat(-np.inf)
+    a, b, c, d = none, none, none, none  # largest and second largest, of two chains
+    most = x.size // LINE * LINE
+    for i in range(0, most, LINE):
+        v, w = sign * load(x, i), sign * load(x, i + WIDTH)
+        c, a = larger(smaller(a, v), c), larger(v, a)
+        d, b = larger(smaller(b, w), d), larger(w, b)
+    for i in range(most, x.size, WIDTH):
+        v = sign * load_partial(x, i, x.size - i, sign * -np.inf)
+        c, a = larger(smaller(a, v), c), larger(v, a)
+    top, second = larger(a, b), larger(larger(c, d), smaller(a, b))
+    m = s = -np.inf
+    for i in range(WIDTH):
+        v = entry(top, i)
+        s, m = max(min(m, v), s), max(m, v)
+        s = max(s, entry(second, i))
+    return m, s
+
+
+@inline
+def begin_group64(x, temperature, start, stop, first, most, group):
+    """count: the maxima and constants of up to `most` rows from `first` on."""
+    count = min(most, stop - first)
+    for g in range(GROUP):
+        if first == start or temperature.size > 1:
+            t = of_row(temperature, min(first + g, stop - 1))
+            group.signs[g] = math.copysign(1.0, t)
+            group.betas[g], group.beta_los[g] = dd_div(LOG2E, LOG2E_LO, t)
+        group.special[g] = 1.0
+        group.tops[g] = 0.0
+        group.ties[g] = 1.0
+        group.sums[g], group.sum_los[g] = 1.0, 0.0
+    for g in range(count):
+        r = first + g
+        t = of_row(temperature, r)
+        m, group.seconds[g] = two_largest_float64(x[r], group.signs[g])
+        if fits_float64(m, t):
+            group.special[g] = 0.0
+            group.tops[g] = m
+    beta, beta_lo = load(group.betas, 0), load(group.beta_los, 0)
+    signed = load(group.signs, 0) * load(group.tops, 0)
+    y, y_lo = dd_mul(signed, 0.0, beta, beta_lo)
+    k = (y + ROUND64) - ROUND64
+    origin = ROUND64 - k
+    store(group.origins, 0, origin)
+    store(group.peaks, 0, exp2_biased64(signed, beta, beta_lo, origin))
+    t, power = exp2_parts(y - k, y_lo)
+    unit, unit_lo = dd_one_plus(power, t)
+    store(group.units, 0, unit)
+    store(group.unit_los, 0, unit_lo)
+    return count
+
+
+@inline
+def add_exponentials(v, line, sums):
+    """(the sums plus the exponentials of v, the exponentials)."""
+    beta, beta_lo, origin = line
+    e = exp2_biased64(v, beta, beta_lo, origin)
+    total, carry = two_sum(sums[0], e)
+    return (total, sums[1] + carry), e
+
+
+@inline
+def add_lanes(sums, others):
+    """The sum of the entries of two double-double vectors."""
+    total, carry = two_sum(sums[0], others[0])
+    rest = carry + (sums[1] + others[1])
+    hi, lo = 0.0, 0.0
+    for i in range(WIDTH):
+        hi, carry = two_sum(hi, entry(total, i))
+        lo += carry + entry(rest, i)
+    return two_sum(hi, lo)
+
+
+@inline
+def sum_exps64(x, exps, line, upcoming):
+    """The sum of the exponentials of a row, which are kept in exps if that is not None."""
+    absent = math.copysign(np.inf, -line[0])
+    near = splat(0.0), splat(0.0)
+    far = splat(0.0), splat(0.0)
+    whole = x.size // LINE * LINE
+    for i in range(0, whole, LINE):
+        prefetch(upcoming, i)
+        prefetch(upcoming, i + WIDTH)
+        near, e = add_exponentials(load(x, i), line, near)
+        far, f = add_exponentials(load(x, i + WIDTH), line, far)
+        if exps is not None:
+            store(exps, i, e)
+            store(exps, i + WIDTH, f)
+    for i in range(whole, x.size, WIDTH):
+        near, e = add_exponentials(load_partial(x, i, x.size - i, absent), line, near)
+        if exps is not None:
+            store_partial(exps, i, x.size - i, e)
+    return add_lanes(near, far)
+
+
+@inline
+def line_of(group, g):
+    """The arguments of exp2_biased64."""
+    return group.betas[g], group.beta_los[g], group.origins[g]
+
+
+@inline
+def find_sums64(x, exps, first, count, stop, group):
+    """The sums and ties of all rows; a row with a nan is special."""
+    n = x.shape[1]
+    for g in range(count):
+        if group.special[g] != 0.0:
+            continue
+        r = first + g
+        upcoming = x[min(r + count, stop - 1)]
+        if exps is not None:
+            sums = sum_exps64(x[r], exps[g * n : (g + 1) * n], line_of(group, g), upcoming)
+        else:
+            sums = sum_exps64(x[r], None, line_of(group, g), upcoming)
+        group.sums[g], group.sum_los[g] = sums
+    for g in range(count):
+        if group.sums[g] != group.sums[g]:
+            group.special[g], group.sums[g], group.sum_los[g] = 1.0, 1.0, 0.0
+        elif group.seconds[g] == group.tops[g] and group.special[g] == 0.0:
+            group.ties[g] = count_equal(x[first + g], group.signs[g], group.tops[g])
+
+
+@kernel
+def sum_below64(x, line, m):
+    """The sum of the exponentials of all entries but those that are equal to m."""
+    beta, beta_lo, origin = line
+    sums = splat(0.0), splat(0.0)
+    for i in range(0, x.size, WIDTH):
+        v = load_partial(x, i, x.size - i, m)
+        e = choose(v == m, 0.0, exp2_biased64(v, beta, beta_lo, origin))
+        total, carry = two_sum(sums[0], e)
+        sums = total, sums[1] + carry
+    return add_lanes(sums, (splat(0.0), splat(0.0)))
+
+
+@inline
+def find_logs64(x, first, count, group):
+    """log(ties + below), with below in units of the largest exponential."""
+    ties, peaks = load(group.ties, 0), load(group.peaks, 0)
+    product = ties * peaks
+    below, carry = two_sum(load(group.sums, 0), -product)
+    carry = carry + load(group.sum_los, 0) - fma(ties, peaks, -product)
+    store(group.logs, 0, below)
+    store(group.log_los, 0, carry)
+    for g in range(count):
+        if group.logs[g] < ONE_HOT * group.sums[g] and group.special[g] == 0.0:
+            m = group.signs[g] * group.tops[g]
+            sums = sum_below64(x[first + g], line_of(group, g), m)
+            group.logs[g], group.log_los[g] = sums
+    inverse, inverse_lo = dd_reciprocal(load(group.units, 0), load(group.unit_los, 0))
+    s, s_lo = dd_mul(load(group.logs, 0), load(group.log_los, 0), inverse, inverse_lo)
+    s, carry = two_sum(ties - 1.0, s)
+    hi, lo = log1p_vector_parts(s, carry + s_lo)
+    store(group.logs, 0, hi)
+    store(group.log_los, 0, lo)
+
+
+@inline
+def probability64(e, constants):
+    """e / total; for an entry at the maximum exactly its share."""
+    inverse, inverse_lo, peak, share = constants
+    return choose(e == peak, share, fma(e, inverse, e * inverse_lo) * UNBIAS64)
+
+
+@inline
+def find_inverses64(group):
+    """1 / sum, where the largest terms count without their rounding error."""
+    units, unit_los = load(group.units, 0), load(group.unit_los, 0)
+    gap = (units - load(group.peaks, 0)) + unit_los
+    total, carry = two_sum(load(group.sums, 0), load(group.ties, 0) * gap)
+    total, carry = two_sum(total, carry + load(group.sum_los, 0))
+    inverse, inverse_lo = dd_reciprocal(total * UNBIAS64, carry * UNBIAS64)
+    share, share_lo = dd_mul(units, unit_los, inverse, inverse_lo)
+    store(group.logs, 0, inverse)
+    store(group.log_los, 0, inverse_lo)
+    store(group.sums, 0, (share + share_lo) * UNBIAS64)
+
+
+@kernel
+def softmax_grouped64(x, out, temperature, start, stop, streamed):
+    n = x.shape[1]
+    if n <= BUFFER:
+        softmax_groups64(
+            x, out, temperature, start, stop, streamed, stack_array(BUFFER, np.float64)
+        )
+    else:
+        softmax_groups64(x, out, temperature, start, stop, streamed, np.empty(n))
+
+
+@kernel
+def softmax_groups64(x, out, temperature, start, stop, streamed, exps):
+    n, exps = x.shape[1], borrowed(exps)
+    group = group64_of(stack_array(GROUP64_FIELDS, np.float64))
+    most = max(1, min(GROUP, exps.size // n))
+    for first in range(start, stop, most):
+        count = begin_group64(x, temperature, start, stop, first, most, group)
+        find_sums64(x, exps, first, count, stop, group)
+        find_inverses64(group)
+        for g in range(count):
+            r = first + g
+            if group.special[g] != 0.0:
+                softmax_row(x[r], out[r], of_row(temperature, r), None, x[r], streamed)
+            else:
+                constants = group.logs[g], group.log_los[g], group.peaks[g], group.sums[g]
+                row = exps[g * n : (g + 1) * n]
+                write_mapped(probability64, row, out[r], constants, streamed)
+    fence()
+
+
+@inline
+def log_probability64(x, constants):
+    """x / T - (m / T + log_sum), each in double-double; exact at the maximum."""
+    beta, beta_lo, offset, offset_lo, m, top = constants
+    r = fma(x, beta, -offset) + fma(x, beta_lo, -offset_lo)
+    return choose(x == m, top, choose(x - x == 0.0, r, x * beta))
+
+
+@inline
+def add_logs(m, m_lo, log_sum, log_sum_lo):
+    hi, carry = two_sum(m, log_sum)
+    return hi, carry + (m_lo + log_sum_lo)
+
+
+@kernel
+def log_softmax_grouped64(x, out, temperature, start, stop, streamed):
+    n = x.shape[1]
+    group = group64_of(stack_array(GROUP64_FIELDS, np.float64))
+    most = max(1, min(GROUP, NEAR_ENTRIES // n))
+    for first in range(start, stop, most):
+        count = begin_group64(x, temperature, start, stop, first, most, group)
+        find_sums64(x, None, first, count, stop, group)
+        find_logs64(x, first, count, group)
+        for g in range(count):
+            r = first + g
+            t = of_row(temperature, r)
+            if group.special[g] != 0.0:
+                log_softmax_row(x[r], out[r], t, streamed)
+                continue
+            beta, beta_lo = dd_div(1.0, 0.0, t)
+            q, q_lo = dd_div(group.tops[g], 0.0, abs(t))
+            offset, offset_lo = add_logs(q, q_lo, group.logs[g], group.log_los[g])
+            constants = (
+                beta,
+                beta_lo,
+                offset,
+                offset_lo,
+                group.signs[g] * group.tops[g],
+                -group.logs[g],
+            )
+            write_mapped(log_probability64, x[r], out[r], constants, streamed)
+    fence()
+
+
+@inline
+def reduce_grouped64(number_of, row_kernel, x, out, temperature, start, stop, group):
+    """out[r] = number_of(maximum, log of the sum in units of the largest term, T) of row r."""
+    most = max(1, min(GROUP, NEAR_ENTRIES // x.shape[1]))
+    for first in range(start, stop, most):
+        count = begin_group64(x, temperature, start, stop, first, most, group)
+        find_sums64(x, None, first, count, stop, group)
+        find_logs64(x, first, count, group)
+        for g in range(count):
+            r = first + g
+            t = of_row(temperature, r)
+            if group.special[g] != 0.0:
+                out[r] = row_kernel(x[r], t)
+            else:
+                out[r] = number_of(group.tops[g], t, group.logs[g], group.log_los[g])
+
+
+@inline
+def logsumexp_number64(m, temperature, log_sum, log_sum_lo):
+    q, q_lo = dd_div(m, 0.0, abs(temperature))
+    hi, lo = add_logs(q, q_lo, log_sum, log_sum_lo)
+    return hi + lo
+
+
+@inline
+def smoothmax_number64(m, temperature, log_sum, log_sum_lo):
+    size = abs(temperature)
+    extra, extra_lo = dd_mul(log_sum, log_sum_lo, size, 0.0)
+    hi, lo = add_logs(m, 0.0, extra, extra_lo)
+    return math.copysign(1.0, temperature) * (hi + lo)
+
+
+@kernel
+def logsumexp_grouped64(x, out, temperature, start, stop, streamed):
+    group = group64_of(stack_array(GROUP64_FIELDS, np.float64))
+    reduce_grouped64(logsumexp_number64, logsumexp_row, x, out, temperature, start, stop, group)
+
+
+@kernel
+def smoothmax_grouped64(x, out, temperature, start, stop, streamed):
+    group = group64_of(stack_array(GROUP64_FIELDS, np.float64))
+    reduce_grouped64(smoothmax_number64, smoothmax_row, x, out, temperature, start, stop, group)
