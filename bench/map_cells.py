@@ -40,8 +40,8 @@ QUICK_CELLS = 60
 SCIPY_ENTRIES = 2**20  # SciPy is timed up to here: beyond, one call takes tenths of a second
 CHECKED_ENTRIES = 2**20  # results are compared up to here
 
-DISTURBED = 0.15  # processors in use by others: more, and a cell is measured again
-TRIES = 3
+DISTURBED = 0.3  # processors in use by others: a median of turns stands less, not more
+TRIES = 2
 
 Names = dict[str, object]
 
@@ -68,6 +68,10 @@ class Cell:
     others: float = 0.0  # processors that others used meanwhile
 
     @property
+    def disturbed(self) -> bool:
+        return self.others >= DISTURBED
+
+    @property
     def ratio(self) -> float:
         """The time of PyTorch over that of hotmax: above 1, hotmax is faster."""
         return self.times["torch"] / self.times["hotmax"]
@@ -75,8 +79,8 @@ class Cell:
     def measure(self, rounds: int, seconds: float, scipy_rounds: int = 0) -> dict[str, float]:
         """The median time of each library; SciPy's apart, in fewer rounds, and not if 0.
 
-        Measured again, TRIES times at most, if others used the processors meanwhile: threads that
-        spin for each other then wait for milliseconds. Whom it favours has no say in that.
+        Measured again if others used the processors meanwhile: PyTorch's threads then wait for each
+        other for milliseconds, and hotmax would look a thousand times as fast.
         """
         with torch.inference_mode(self.inference):
             names = {"hm": hm, "torch": torch, "scipy": scipy.special, **self.make()}
@@ -87,7 +91,7 @@ class Cell:
                 watch = Others()
                 taken = paced_medians(pair, names, rounds, seconds)
                 self.others = watch.share()
-                if self.others < DISTURBED:
+                if not self.disturbed:
                     break
             if scipy_rounds and "scipy" in self.statements:
                 alone = {"scipy": self.statements["scipy"]}

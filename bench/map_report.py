@@ -62,7 +62,7 @@ def matrix(cells: Sequence[Cell], function: str, dtype: str) -> Table:
         for cell in cells
         if not cell.drawn and (cell.function, cell.dtype) == (function, dtype)
     }
-    header = [f"{function} {dtype}", *(f"{rows:,} rows" for rows in ROWS)]
+    header = [f"{function} {dtype}", "1 row", *(f"{rows:,} rows" for rows in ROWS[1:])]
     rows = [[f"{c:,} classes", *(found.get((r, c), "") for r in ROWS)] for c in CLASSES]
     return header, rows
 
@@ -99,16 +99,17 @@ def kind_table(cells: Sequence[Cell]) -> Table:
 
 
 def save_csv(path: Path, cells: Sequence[Cell]) -> None:
-    """A line for each cell: what it is, and the median times in seconds."""
+    """A line for each cell: what it is, median times in seconds, processors that others used."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(
-            ["function", "dtype", "rows", "classes", "drawn", "hotmax", "torch", "scipy"]
+            ["function", "dtype", "rows", "classes", "drawn", "hotmax", "torch", "scipy", "others"]
         )
         for cell in in_order(cells):
             what = [cell.function, cell.dtype, cell.rows, cell.classes, int(cell.drawn)]
             times = [cell.times.get(name) for name in ("hotmax", "torch", "scipy")]
-            writer.writerow([*what, *("" if t is None else f"{t:.4g}" for t in times)])
+            shown = ["" if t is None else f"{t:.4g}" for t in times]
+            writer.writerow([*what, *shown, f"{max(0, cell.others):.2f}"])
 
 
 def section_table(cells: Sequence[Cell]) -> Table:

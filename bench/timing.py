@@ -83,6 +83,7 @@ def medians(calls: dict[str, Call], rounds: int, loops: int = 1) -> dict[str, fl
 
 
 IDLE = 0.2  # of one processor: below, no thread of the process spins
+FEWEST_ROUNDS = 5  # with 3, one slow allocation in a cell's calls of 50 ms made its median
 BATCH = 0.5e-3  # s of calls between two readings of the clock
 SHORT_WARM, SHORT_TURN = 8e-3, 5e-3  # s of untimed and of timed calls in a turn, one at least
 
@@ -128,19 +129,21 @@ def paced_medians(
 ) -> dict[str, float]:
     """The median time of each statement, in seconds.
 
-    Up to `rounds` rounds, as many as fit into `seconds`, but 3 at least. `names` are the globals of
-    the statements.
+    Up to `rounds` rounds: as many as fit into `seconds`, but FEWEST_ROUNDS of them even if they do
+    not. `names` are the globals of the statements.
     """
     timers, loops, turn = {}, {}, 0.0
     for name, statement in statements.items():
         timers[name] = timeit.Timer(statement, globals=dict(names))
-        timers[name].timeit(2)
-        once = min(timers[name].repeat(3, 1))
+        timers[name].timeit(1)
+        once = timers[name].timeit(1)
+        if once < SHORT_TURN:
+            once = min(once, *timers[name].repeat(3, 1))
         loops[name] = max(1, int(BATCH / once))
         turn += 3e-3 + max(SHORT_WARM, once) + max(SHORT_TURN, once)
     times: dict[str, list[float]] = {name: [] for name in timers}
     order = list(timers)
-    for _ in range(max(3, min(rounds, int(seconds / turn)))):
+    for _ in range(min(rounds, max(FEWEST_ROUNDS, int(seconds / turn)))):
         order = order[1:] + order[:1]
         for name in order:
             timer, number = timers[name], loops[name]
