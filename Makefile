@@ -20,7 +20,7 @@ SEED = 0
 FUZZERS = files libraries numbers
 BENCHMARKS = speed libraries losses attention sampling calibration regression
 
-.PHONY: help demo tour install test test-slow install-lowest lowest fuzz lint format bench accuracy capabilities tree docs clean
+.PHONY: help demo tour install test test-slow install-lowest lowest fuzz lint format bench map accuracy capabilities tree docs clean
 .NOTPARALLEL:
 
 help:
@@ -34,6 +34,7 @@ help:
 	@echo "make lint      format, lint and types"
 	@echo "make format    put the format right"
 	@echo "make bench     time hotmax, SciPy, PyTorch and JAX; write the tables in docs/ with PUBLISH=1"
+	@echo "make map       time hotmax and PyTorch over a map of shapes; PUBLISH=1 writes map and README"
 	@echo "make accuracy  compare them with mpmath; write the tables in docs/ with PUBLISH=1"
 	@echo "make capabilities  write the table of what works on whose arrays"
 	@echo "make tree      write the trees in CONTRIBUTING.md and docs/modules.md"
@@ -81,6 +82,9 @@ bench: $(VENV)/installed-dev
 	@for part in $(BENCHMARKS); do \
 	    PYTHONPATH=tests $(BIN)/python bench/$$part.py $(if $(PUBLISH),--publish) || exit 1; \
 	done
+
+map: $(VENV)/installed-dev
+	@$(BIN)/python bench/map.py $(if $(PUBLISH),--publish)
 
 accuracy: $(VENV)/installed-dev
 	@PYTHONPATH=tests $(BIN)/python bench/accuracy.py $(if $(PUBLISH),--publish)

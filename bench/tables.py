@@ -39,9 +39,9 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(map(line, [header, rule, *rows]))
 
 
-def publish(name: str, text: str) -> None:
-    """Put `text` between <!-- name:begin --> and <!-- name:end --> in the table's page."""
-    page = PAGES / f"{name}.md"
+def publish(name: str, text: str, page: Path | None = None) -> None:
+    """Put `text` between <!-- name:begin --> and <!-- name:end --> in `page`, the table's own."""
+    page = PAGES / f"{name}.md" if page is None else page
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
     whole = page.read_text(encoding="utf-8")
     if begin not in whole or end not in whole:

@@ -1,7 +1,9 @@
 """The clock of all benchmarks: everyone interleaved in one run, warmed up, medians.
 
 In each round all take a turn (a rest, calls that are not timed, three that are), and the order
-moves on by one from round to round.
+moves on by one from round to round. `medians` takes functions and rests for a fixed time.
+`paced_medians` takes statements, which it times without a wrapper, and rests until no thread
+spins: it fits many cases into minutes.
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+import timeit
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -75,6 +79,83 @@ def medians(calls: dict[str, Call], rounds: int, loops: int = 1) -> dict[str, fl
                 for _ in range(loops):
                     call()
                 times[name].append((time.perf_counter() - start) / loops)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+IDLE = 0.2  # of one processor: below, no thread of the process spins
+FEWEST_ROUNDS = 5  # with 3, one slow allocation in a cell's calls of 50 ms made its median
+BATCH = 0.5e-3  # s of calls between two readings of the clock
+SHORT_WARM, SHORT_TURN = 8e-3, 5e-3  # s of untimed and of timed calls in a turn, one at least
+
+
+def wait_out_threads(most: float = 0.1) -> None:
+    """Sleep until the threads of this process do: 2 ms in a row, but for `most` seconds at most.
+
+    PyTorch's threads spin for some 5 ms after their work, and a pool of ours for less: measured by
+    the processor time of the whole process, which includes every thread.
+    """
+    idle, end = 0, time.perf_counter() + most
+    while idle < 2 and time.perf_counter() < end:
+        start, used = time.perf_counter(), time.process_time()
+        time.sleep(1e-3)
+        busy = (time.process_time() - used) / (time.perf_counter() - start)
+        idle = idle + 1 if busy < IDLE else 0
+
+
+class Others:
+    """How much of the processors others use: programs, and on a virtual machine its neighbours."""
+
+    def __init__(self) -> None:
+        self.start, self.used = time.perf_counter(), self.seconds()
+
+    @staticmethod
+    def seconds() -> float:
+        """Processor seconds of all others since the machine started; without /proc, 0."""
+        try:
+            fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]
+        except OSError:
+            return 0.0
+        user, nice, system, _, _, irq, softirq, steal = map(int, fields)
+        ticks = user + nice + system + irq + softirq + steal
+        return ticks / os.sysconf("SC_CLK_TCK") - time.process_time()
+
+    def share(self) -> float:
+        """The processors that others used since this was made: 1 is one of them all the time."""
+        return (self.seconds() - self.used) / (time.perf_counter() - self.start)
+
+
+def paced_medians(
+    statements: Mapping[str, str], names: Mapping[str, object], rounds: int, seconds: float
+) -> dict[str, float]:
+    """The median time of each statement, in seconds.
+
+    Up to `rounds` rounds: as many as fit into `seconds`, but FEWEST_ROUNDS of them even if they do
+    not. `names` are the globals of the statements.
+    """
+    timers, loops, turn = {}, {}, 0.0
+    for name, statement in statements.items():
+        timers[name] = timeit.Timer(statement, globals=dict(names))
+        timers[name].timeit(1)
+        once = timers[name].timeit(1)
+        if once < SHORT_TURN:
+            once = min(once, *timers[name].repeat(3, 1))
+        loops[name] = max(1, int(BATCH / once))
+        turn += 3e-3 + max(SHORT_WARM, once) + max(SHORT_TURN, once)
+    times: dict[str, list[float]] = {name: [] for name in timers}
+    order = list(timers)
+    for _ in range(min(rounds, max(FEWEST_ROUNDS, int(seconds / turn)))):
+        order = order[1:] + order[:1]
+        for name in order:
+            timer, number = timers[name], loops[name]
+            wait_out_threads()
+            end = time.perf_counter() + SHORT_WARM
+            timer.timeit(number)
+            while time.perf_counter() < end:
+                timer.timeit(number)
+            end = time.perf_counter() + SHORT_TURN
+            times[name].append(timer.timeit(number) / number)
+            while time.perf_counter() < end:
+                times[name].append(timer.timeit(number) / number)
     return {name: statistics.median(values) for name, values in times.items()}
 
 
