@@ -8,25 +8,19 @@ from hotmax._core.kernel_choice import ANY_LENGTH, KernelSet
 from hotmax._kernels.softmax import columns, entries, rows as kernels
 from hotmax._kernels.softmax.grouped import LONGEST_GROUPED
 from hotmax._kernels.softmax.overlapped import LONGEST_BUFFERED
-from hotmax._kernels.softmax.rows import SUM_BLOCK
-from hotmax._kernels.softmax.short import SHORT
 from hotmax._kernels.softmax.short_logs import SHORT_LOGS
-
-SHORT32_LOGS, SHORT64 = 16, 16  # classes of rows that are computed side by side
+from hotmax._kernels.softmax.tiles import LONGEST_TILED
+from hotmax._kernels.softmax.tiles64 import LONGEST_TILED64
 
 SOFTMAX = KernelSet(
     "softmax",
     float32=(
-        (SHORT, entries.softmax_short),
+        (LONGEST_TILED, entries.softmax_tiled),
         (LONGEST_GROUPED, entries.softmax_grouped),
         (LONGEST_BUFFERED, entries.softmax_overlapped),
-        (ANY_LENGTH, entries.softmax_rows32),
+        (ANY_LENGTH, entries.softmax_rows),
     ),
-    float64=(
-        (SHORT64, entries.softmax_lanes),
-        (SUM_BLOCK, entries.softmax_grouped64),
-        (ANY_LENGTH, entries.softmax_rows64),
-    ),
+    float64=((LONGEST_TILED64, entries.softmax_tiled64), (ANY_LENGTH, entries.softmax_grouped64)),
     finish=kernels.softmax_block,
     reduces=False,
     empty=0.0,
@@ -34,15 +28,10 @@ SOFTMAX = KernelSet(
 )
 LOG_SOFTMAX = KernelSet(
     "log_softmax",
-    float32=(
-        (SHORT32_LOGS, entries.log_softmax_short),
-        (SUM_BLOCK, entries.log_softmax_grouped),
-        (ANY_LENGTH, entries.log_softmax_rows32),
-    ),
+    float32=((LONGEST_TILED, entries.log_softmax_tiled), (ANY_LENGTH, entries.log_softmax_grouped)),
     float64=(
-        (SHORT64, entries.log_softmax_lanes),
-        (SUM_BLOCK, entries.log_softmax_grouped64),
-        (ANY_LENGTH, entries.log_softmax_rows64),
+        (LONGEST_TILED64, entries.log_softmax_tiled64),
+        (ANY_LENGTH, entries.log_softmax_grouped64),
     ),
     finish=kernels.log_softmax_block,
     reduces=False,
@@ -50,15 +39,10 @@ LOG_SOFTMAX = KernelSet(
 )
 LOGSUMEXP = KernelSet(
     "logsumexp",
-    float32=(
-        (SHORT32_LOGS, entries.logsumexp_short),
-        (SUM_BLOCK, entries.logsumexp_grouped),
-        (ANY_LENGTH, entries.logsumexp_rows32),
-    ),
+    float32=((LONGEST_TILED, entries.logsumexp_tiled), (ANY_LENGTH, entries.logsumexp_grouped)),
     float64=(
-        (SHORT64, entries.logsumexp_lanes),
-        (SUM_BLOCK, entries.logsumexp_grouped64),
-        (ANY_LENGTH, entries.logsumexp_rows64),
+        (LONGEST_TILED64, entries.logsumexp_tiled64),
+        (ANY_LENGTH, entries.logsumexp_grouped64),
     ),
     finish=kernels.logsumexp_of,
     reduces=True,
@@ -66,15 +50,10 @@ LOGSUMEXP = KernelSet(
 )
 SMOOTHMAX = KernelSet(
     "smoothmax",
-    float32=(
-        (SHORT32_LOGS, entries.smoothmax_short),
-        (SUM_BLOCK, entries.smoothmax_grouped),
-        (ANY_LENGTH, entries.smoothmax_rows32),
-    ),
+    float32=((LONGEST_TILED, entries.smoothmax_tiled), (ANY_LENGTH, entries.smoothmax_grouped)),
     float64=(
-        (SHORT64, entries.smoothmax_lanes),
-        (SUM_BLOCK, entries.smoothmax_grouped64),
-        (ANY_LENGTH, entries.smoothmax_rows64),
+        (LONGEST_TILED64, entries.smoothmax_tiled64),
+        (ANY_LENGTH, entries.smoothmax_grouped64),
     ),
     finish=kernels.smoothmax_of,
     reduces=True,
@@ -82,7 +61,7 @@ SMOOTHMAX = KernelSet(
 )
 ENTROPY = KernelSet(
     "entropy",
-    float32=((SHORT_LOGS, entries.entropy_short), (ANY_LENGTH, entries.entropy_rows32)),
+    float32=((SHORT_LOGS, entries.entropy_short), (ANY_LENGTH, entries.entropy_rows)),
     float64=((ANY_LENGTH, entries.entropy_rows64),),
     finish=None,
     reduces=True,
@@ -90,7 +69,7 @@ ENTROPY = KernelSet(
 )
 SOFTARGMAX = KernelSet(
     "softargmax",
-    float32=((SHORT_LOGS, entries.softargmax_short), (ANY_LENGTH, entries.softargmax_rows32)),
+    float32=((SHORT_LOGS, entries.softargmax_short), (ANY_LENGTH, entries.softargmax_rows)),
     float64=((ANY_LENGTH, entries.softargmax_rows64),),
     finish=None,
     reduces=True,

@@ -25,23 +25,13 @@ from hotmax._kernels.simd.vectors import LINE
 from hotmax._kernels.softmax import (
     grouped,
     grouped64,
-    lanes,
     moments,
     overlapped,
     rows,
-    short,
     short_logs,
+    tiles,
+    tiles64,
 )
-
-
-@Entry
-def softmax_short(job):
-    map_rows(short.softmax_short, job, np.float32)
-
-
-@Entry
-def softmax_grouped(job):
-    map_rows(grouped.softmax_grouped, job, np.float32)
 
 
 @Entry
@@ -54,13 +44,23 @@ def softmax_overlapped(job):
 
 
 @Entry
-def softmax_rows32(job):
-    map_rows(rows.softmax_rows32, job, np.float32)
+def softmax_rows(job):
+    map_rows(rows.softmax_rows, job, np.float32)
 
 
 @Entry
-def softmax_lanes(job):
-    map_rows(lanes.softmax_lanes, job, np.float64)
+def softmax_tiled(job):
+    map_rows(tiles.softmax_tiled, job, np.float32)
+
+
+@Entry
+def softmax_grouped(job):
+    map_rows(grouped.softmax_grouped, job, np.float32)
+
+
+@Entry
+def softmax_tiled64(job):
+    map_rows(tiles64.softmax_tiled64, job, np.float64)
 
 
 @Entry
@@ -69,13 +69,8 @@ def softmax_grouped64(job):
 
 
 @Entry
-def softmax_rows64(job):
-    map_rows(rows.softmax_rows64, job, np.float64)
-
-
-@Entry
-def log_softmax_short(job):
-    map_rows(short_logs.log_softmax_short, job, np.float32)
+def log_softmax_tiled(job):
+    map_rows(tiles.log_softmax_tiled, job, np.float32)
 
 
 @Entry
@@ -84,13 +79,8 @@ def log_softmax_grouped(job):
 
 
 @Entry
-def log_softmax_rows32(job):
-    map_rows(rows.log_softmax_rows32, job, np.float32)
-
-
-@Entry
-def log_softmax_lanes(job):
-    map_rows(lanes.log_softmax_lanes, job, np.float64)
+def log_softmax_tiled64(job):
+    map_rows(tiles64.log_softmax_tiled64, job, np.float64)
 
 
 @Entry
@@ -99,13 +89,8 @@ def log_softmax_grouped64(job):
 
 
 @Entry
-def log_softmax_rows64(job):
-    map_rows(rows.log_softmax_rows64, job, np.float64)
-
-
-@Entry
-def logsumexp_short(job):
-    reduce_rows(short_logs.logsumexp_short, job, np.float32)
+def logsumexp_tiled(job):
+    reduce_rows(tiles.logsumexp_tiled, job, np.float32)
 
 
 @Entry
@@ -114,13 +99,8 @@ def logsumexp_grouped(job):
 
 
 @Entry
-def logsumexp_rows32(job):
-    reduce_rows(rows.logsumexp_rows32, job, np.float32)
-
-
-@Entry
-def logsumexp_lanes(job):
-    reduce_rows(lanes.logsumexp_lanes, job, np.float64)
+def logsumexp_tiled64(job):
+    reduce_rows(tiles64.logsumexp_tiled64, job, np.float64)
 
 
 @Entry
@@ -129,13 +109,8 @@ def logsumexp_grouped64(job):
 
 
 @Entry
-def logsumexp_rows64(job):
-    reduce_rows(rows.logsumexp_rows64, job, np.float64)
-
-
-@Entry
-def smoothmax_short(job):
-    reduce_rows(short_logs.smoothmax_short, job, np.float32)
+def smoothmax_tiled(job):
+    reduce_rows(tiles.smoothmax_tiled, job, np.float32)
 
 
 @Entry
@@ -144,13 +119,8 @@ def smoothmax_grouped(job):
 
 
 @Entry
-def smoothmax_rows32(job):
-    reduce_rows(rows.smoothmax_rows32, job, np.float32)
-
-
-@Entry
-def smoothmax_lanes(job):
-    reduce_rows(lanes.smoothmax_lanes, job, np.float64)
+def smoothmax_tiled64(job):
+    reduce_rows(tiles64.smoothmax_tiled64, job, np.float64)
 
 
 @Entry
@@ -159,17 +129,12 @@ def smoothmax_grouped64(job):
 
 
 @Entry
-def smoothmax_rows64(job):
-    reduce_rows(rows.smoothmax_rows64, job, np.float64)
-
-
-@Entry
 def entropy_short(job):
     reduce_rows(short_logs.entropy_short, job, np.float32)
 
 
 @Entry
-def entropy_rows32(job):
+def entropy_rows(job):
     reduce_rows(moments.entropy_rows, job, np.float32)
 
 
@@ -184,7 +149,7 @@ def softargmax_short(job):
 
 
 @Entry
-def softargmax_rows32(job):
+def softargmax_rows(job):
     reduce_rows(moments.softargmax_rows, job, np.float32)
 
 

@@ -67,7 +67,7 @@ GROUP = WIDTH  # rows computed together
 LONGEST_GROUPED = 1023  # classes of the longest row of softmax: a group's exponentials stay in L1
 STEP32 = -(-LONGEST_GROUPED // LINE) * LINE
 EXPS = GROUP * STEP32
-GROUP_FIELDS, GROUP_SINGLES = 8 * GROUP, 4 * GROUP
+GROUP_FIELDS, GROUP_SINGLES = 9 * GROUP, 4 * GROUP
 ONE_HOT = 2.0**-20  # the share below the maximum that is too small to be told from the sum
 
 
@@ -86,6 +86,7 @@ class Group(NamedTuple):
     units: Any  # the same without that rounding
     sums: Any  # of the exponentials
     ties: Any  # how many entries are equal to the maximum
+    inverses: Any  # 1 / T
 
 
 @inline
@@ -104,6 +105,7 @@ def group_of(numbers, singles):
         numbers[5 * GROUP : 6 * GROUP],
         numbers[6 * GROUP : 7 * GROUP],
         numbers[7 * GROUP : 8 * GROUP],
+        numbers[8 * GROUP : 9 * GROUP],
     )
 
 
@@ -113,6 +115,7 @@ def set_temperatures(group, temperature, first, stop):
         t = of_row(temperature, min(first + g, stop - 1))
         group.sizes[g] = LOG2E / abs(t)
         group.signs[g] = math.copysign(1.0, t)
+        group.inverses[g] = 1.0 / t
         group.betas[g], group.beta_los[g] = float32_pair(LOG2E / t)
 
 
@@ -308,7 +311,7 @@ def log_probability(x, constants):
     """x / T - (m / T + log_sum) in pairs of float32; exact at the maximum."""
     beta, beta_lo, offset, offset_lo, m, top = constants
     r = fma(x, beta, -offset) + fma(x, beta_lo, -offset_lo)
-    return choose(x == m, top, r)
+    return choose(x == m, top, choose(r == r, r, np.float32(-np.inf)))  # nan: an absent class
 
 
 @kernel
@@ -326,8 +329,8 @@ def log_softmax_grouped(x, out, temperature, start, stop, streamed):
             if group.special[g] != 0.0:
                 log_softmax_row(x[r], out[r], t, streamed)
                 continue
-            beta, beta_lo = float32_pair(1.0 / t)
-            offset, offset_lo = float32_pair(group.tops[g] / abs(t) + logs[g])
+            beta, beta_lo = float32_pair(group.inverses[g])
+            offset, offset_lo = float32_pair(group.tops[g] * abs(group.inverses[g]) + logs[g])
             m = np.float32(group.signs[g] * group.tops[g])
             constants = beta, beta_lo, offset, offset_lo, m, np.float32(-logs[g])
             write_mapped(log_probability, x[r], out[r], constants, streamed)

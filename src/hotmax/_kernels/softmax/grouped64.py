@@ -56,7 +56,7 @@ from hotmax._kernels.softmax.rows import (
 GROUP = WIDTH  # rows computed together
 BUFFER = 4096  # exponentials of a group that stay in the first-level cache
 NEAR_ENTRIES = 1 << 15  # entries of a group that stay in the second-level cache
-GROUP64_FIELDS = 15 * GROUP
+GROUP64_FIELDS = 16 * GROUP
 ONE_HOT = 2.0**-40  # the share below the maximum that is too small to be told from the sum
 
 
@@ -85,6 +85,7 @@ class Group64(NamedTuple):
     ties: Any  # how many entries are equal to the maximum
     logs: Any  # log of the sum in units of the largest term; or the inverse of the sum
     log_los: Any
+    temperatures: Any
 
 
 @inline
@@ -106,6 +107,7 @@ def group64_of(numbers):
         numbers[12 * GROUP : 13 * GROUP],
         numbers[13 * GROUP : 14 * GROUP],
         numbers[14 * GROUP : 15 * GROUP],
+        numbers[15 * GROUP : 16 * GROUP],
     )
 
 
@@ -135,11 +137,9 @@ def two_largest_float64(x, sign):
 def begin_group64(x, temperature, start, stop, first, most, group):
     """count: the maxima and constants of up to `most` rows from `first` on."""
     count = min(most, stop - first)
+    if first == start or temperature.size > 1:
+        set_temperatures64(group, temperature, first, stop)
     for g in range(GROUP):
-        if first == start or temperature.size > 1:
-            t = of_row(temperature, min(first + g, stop - 1))
-            group.signs[g] = math.copysign(1.0, t)
-            group.betas[g], group.beta_los[g] = dd_div(LOG2E, LOG2E_LO, t)
         group.special[g] = 1.0
         group.tops[g] = 0.0
         group.ties[g] = 1.0
@@ -151,6 +151,22 @@ def begin_group64(x, temperature, start, stop, first, most, group):
         if fits_float64(m, t):
             group.special[g] = 0.0
             group.tops[g] = m
+    set_constants64(group)
+    return count
+
+
+@inline
+def set_temperatures64(group, temperature, first, stop):
+    for g in range(GROUP):
+        t = of_row(temperature, min(first + g, stop - 1))
+        group.temperatures[g] = t
+        group.signs[g] = math.copysign(1.0, t)
+        group.betas[g], group.beta_los[g] = dd_div(LOG2E, LOG2E_LO, t)
+
+
+@inline
+def set_constants64(group):
+    """The constants of the exponentials of all rows, once their maxima are known."""
     beta, beta_lo = load(group.betas, 0), load(group.beta_los, 0)
     signed = load(group.signs, 0) * load(group.tops, 0)
     y, y_lo = dd_mul(signed, 0.0, beta, beta_lo)
@@ -162,7 +178,6 @@ def begin_group64(x, temperature, start, stop, first, most, group):
     unit, unit_lo = dd_one_plus(power, t)
     store(group.units, 0, unit)
     store(group.unit_los, 0, unit_lo)
-    return count
 
 
 @inline
@@ -327,7 +342,7 @@ def log_probability64(x, constants):
     """x / T - (m / T + log_sum), each in double-double; exact at the maximum."""
     beta, beta_lo, offset, offset_lo, m, top = constants
     r = fma(x, beta, -offset) + fma(x, beta_lo, -offset_lo)
-    return choose(x == m, top, choose(x - x == 0.0, r, x * beta))
+    return choose(x == m, top, choose(r == r, r, -np.inf))  # nan: an absent class
 
 
 @inline
@@ -368,7 +383,7 @@ def log_softmax_grouped64(x, out, temperature, start, stop, streamed):
 
 @inline
 def reduce_grouped64(number_of, row_kernel, x, out, temperature, start, stop, group):
-    """out[r] = number_of(maximum, log of the sum in units of the largest term, T) of row r."""
+    """out[r] = number_of(maximum, |T|, sign of T, log of the sum in units of the largest term)."""
     most = max(1, min(GROUP, NEAR_ENTRIES // x.shape[1]))
     for first in range(start, stop, most):
         count = begin_group64(x, temperature, start, stop, first, most, group)
@@ -380,22 +395,22 @@ def reduce_grouped64(number_of, row_kernel, x, out, temperature, start, stop, gr
             if group.special[g] != 0.0:
                 out[r] = row_kernel(x[r], t)
             else:
-                out[r] = number_of(group.tops[g], t, group.logs[g], group.log_los[g])
+                sign, log_sum = group.signs[g], (group.logs[g], group.log_los[g])
+                out[r] = number_of(group.tops[g], sign * t, sign, log_sum)
 
 
 @inline
-def logsumexp_number64(m, temperature, log_sum, log_sum_lo):
-    q, q_lo = dd_div(m, 0.0, abs(temperature))
-    hi, lo = add_logs(q, q_lo, log_sum, log_sum_lo)
+def logsumexp_number64(m, size, sign, log_sum):
+    q, q_lo = dd_div(m, 0.0, size)
+    hi, lo = add_logs(q, q_lo, *log_sum)
     return hi + lo
 
 
 @inline
-def smoothmax_number64(m, temperature, log_sum, log_sum_lo):
-    size = abs(temperature)
-    extra, extra_lo = dd_mul(log_sum, log_sum_lo, size, 0.0)
+def smoothmax_number64(m, size, sign, log_sum):
+    extra, extra_lo = dd_mul(*log_sum, size, 0.0)
     hi, lo = add_logs(m, 0.0, extra, extra_lo)
-    return math.copysign(1.0, temperature) * (hi + lo)
+    return sign * (hi + lo)
 
 
 @kernel

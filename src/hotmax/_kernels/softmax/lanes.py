@@ -12,20 +12,14 @@ import numpy as np
 
 from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.numeric.arithmetic import LOG2E, LOG2E_LO, UNBIAS64, exp2_parts
-from hotmax._kernels.numeric.double_double import dd_div, dd_one_plus, dd_reciprocal, two_sum
+from hotmax._kernels.numeric.double_double import dd_div, dd_one_plus, two_sum
 from hotmax._kernels.simd.memory import of_row
-from hotmax._kernels.simd.vectors import fma
 from hotmax._kernels.softmax.float32 import row_maximum
-from hotmax._kernels.softmax.float64 import exponent, log_softmax_float64, range_scale
+from hotmax._kernels.softmax.float64 import exponent, range_scale
 from hotmax._kernels.softmax.rows import (
     PLAIN,
     limit_sums,
-    log_of_sums,
-    log_softmax_limit,
-    logsumexp_of,
     regime,
-    smoothmax_of,
-    softmax_limit,
 )
 
 LANES = 32
@@ -117,68 +111,3 @@ def begin_lanes(x, temperature, start, stop, first, work, tile, powers):
     if first == start or temperature.size > 1:
         set_betas(temperature, first, width, work)
     return width, lane_sums(x, temperature, first, width, work, tile, powers)
-
-
-@kernel
-def softmax_lanes(x, out, temperature, start, stop, streamed):
-    n = x.shape[1]
-    work, tile, powers = lane_buffers(n)
-    for first in range(start, stop, LANES):
-        width, plain = begin_lanes(x, temperature, start, stop, first, work, tile, powers)
-        for r in range(width):
-            total, carry = two_sum(work[TIES + r], work[BELOW + r])
-            work[HI + r], work[LO + r] = dd_reciprocal(total, carry + work[BELOW_LO + r])
-        for c in range(n):
-            for r in range(width):
-                inverse = work[HI + r]
-                p = inverse + fma(tile[c * LANES + r], inverse, work[LO + r])
-                tile[c * LANES + r] = p * powers[c * LANES + r] * UNBIAS64
-        if not plain:  # first, since out may be x
-            for r in range(width):
-                t = of_row(temperature, first + r)
-                if regime(work[PEAK + r], t) != PLAIN:
-                    limit = np.empty(n)
-                    softmax_limit(x[first + r], limit, work[PEAK + r], t, work[TIES + r])
-                    for c in range(n):
-                        tile[c * LANES + r] = limit[c]
-        for r in range(width):
-            for c in range(n):
-                out[first + r, c] = tile[c * LANES + r]
-
-
-@kernel
-def log_softmax_lanes(x, out, temperature, start, stop, streamed):
-    work, tile, powers = lane_buffers(x.shape[1])
-    for first in range(start, stop, LANES):
-        width, _ = begin_lanes(x, temperature, start, stop, first, work, tile, powers)
-        for r in range(width):
-            t = of_row(temperature, first + r)
-            m, ties = work[PEAK + r], work[TIES + r]
-            row = x[first + r]
-            if regime(m, t) != PLAIN:
-                log_softmax_limit(row, out[first + r], m, t, ties)
-                continue
-            log_sum, log_sum_lo = log_of_sums(ties, work[BELOW + r], work[BELOW_LO + r])
-            log_softmax_float64(row, out[first + r], m, t, log_sum, log_sum_lo, False)
-
-
-@inline
-def reduce_lanes(number_of, x, out, temperature, start, stop):
-    """out[r] = number_of(maximum, temperature, sums) of row r."""
-    work, tile, powers = lane_buffers(x.shape[1])
-    for first in range(start, stop, LANES):
-        width, _ = begin_lanes(x, temperature, start, stop, first, work, tile, powers)
-        for r in range(width):
-            t = of_row(temperature, first + r)
-            sums = work[TIES + r], work[BELOW + r], work[BELOW_LO + r]
-            out[first + r] = number_of(work[PEAK + r], t, sums)
-
-
-@kernel
-def logsumexp_lanes(x, out, temperature, start, stop, streamed):
-    reduce_lanes(logsumexp_of, x, out, temperature, start, stop)
-
-
-@kernel
-def smoothmax_lanes(x, out, temperature, start, stop, streamed):
-    reduce_lanes(smoothmax_of, x, out, temperature, start, stop)

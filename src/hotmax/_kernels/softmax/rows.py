@@ -254,14 +254,6 @@ def peak_of_row(x, temperature, r):
     return t, row_maximum(x[r], sign_of(x, t))
 
 
-@inline
-def reduce_rows(number_of, x, out, temperature, start, stop, exps):
-    """out[r] = number_of(maximum, temperature, sums) of row r."""
-    for r in range(start, stop):
-        t, m = peak_of_row(x, temperature, r)
-        out[r] = number_of(m, t, row_sums(x[r], exps, m, t, x[min(r + 1, stop - 1)]))
-
-
 @kernel
 def softmax_row(x, out, temperature, exps, upcoming, streamed):
     m = row_maximum(x, sign_of(x, temperature))
@@ -291,62 +283,10 @@ def smoothmax_row(x, temperature):
     return smoothmax_of(m, temperature, row_sums(x, None, m, temperature, x))
 
 
-@inline
-def softmax_rows(x, out, temperature, start, stop, exps, streamed):
+@kernel
+def softmax_rows(x, out, temperature, start, stop, streamed):
+    exps = stack_array(L1_CHUNK, np.float32)
     for r in range(start, stop):
         t, upcoming = of_row(temperature, r), x[min(r + 1, stop - 1)]
         softmax_row(x[r], out[r], t, exps, upcoming, streamed)
     fence()
-
-
-@inline
-def log_softmax_rows(x, out, temperature, start, stop, exps, streamed):
-    for r in range(start, stop):
-        t, m = peak_of_row(x, temperature, r)
-        sums = row_sums(x[r], exps, m, t, x[min(r + 1, stop - 1)])
-        log_softmax_block(x[r], out[r], exps, m, t, sums, streamed)
-    fence()
-
-
-@kernel
-def softmax_rows32(x, out, temperature, start, stop, streamed):
-    exps = stack_array(L1_CHUNK, np.float32)
-    softmax_rows(x, out, temperature, start, stop, exps, streamed)
-
-
-@kernel
-def softmax_rows64(x, out, temperature, start, stop, streamed):
-    softmax_rows(x, out, temperature, start, stop, None, streamed)
-
-
-@kernel
-def log_softmax_rows32(x, out, temperature, start, stop, streamed):
-    exps = stack_array(L1_CHUNK, np.float32)
-    log_softmax_rows(x, out, temperature, start, stop, exps, streamed)
-
-
-@kernel
-def log_softmax_rows64(x, out, temperature, start, stop, streamed):
-    log_softmax_rows(x, out, temperature, start, stop, None, streamed)
-
-
-@kernel
-def logsumexp_rows32(x, out, temperature, start, stop, streamed):
-    exps = stack_array(L1_CHUNK, np.float32)
-    reduce_rows(logsumexp_of, x, out, temperature, start, stop, exps)
-
-
-@kernel
-def logsumexp_rows64(x, out, temperature, start, stop, streamed):
-    reduce_rows(logsumexp_of, x, out, temperature, start, stop, None)
-
-
-@kernel
-def smoothmax_rows32(x, out, temperature, start, stop, streamed):
-    exps = stack_array(L1_CHUNK, np.float32)
-    reduce_rows(smoothmax_of, x, out, temperature, start, stop, exps)
-
-
-@kernel
-def smoothmax_rows64(x, out, temperature, start, stop, streamed):
-    reduce_rows(smoothmax_of, x, out, temperature, start, stop, None)

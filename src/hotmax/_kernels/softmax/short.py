@@ -13,22 +13,14 @@ import math
 
 import numpy as np
 
-from hotmax._kernels.compiler.compiling import inline, kernel
-from hotmax._kernels.numeric.arithmetic import LOG2E, exp2_33_bits
-from hotmax._kernels.simd.memory import borrowed, of_row, stack_array
+from hotmax._kernels.compiler.compiling import inline
+from hotmax._kernels.numeric.arithmetic import LOG2E
 from hotmax._kernels.simd.vectors import (
     WIDTH,
-    any_of,
-    load,
-    maximum,
-    splat,
     store,
     store_partial,
-    to_float64,
     transposed_square,
 )
-from hotmax._kernels.softmax.float32 import row_maximum
-from hotmax._kernels.softmax.rows import PLAIN, limit_sums, regime, sign_of, softmax_limit
 
 SHORT = 64  # classes
 FEW_ROWS = 4  # fewer are computed one by one: the bits are the same
@@ -45,31 +37,6 @@ def beta_of(temperature):
 def is_finite_nonzero(temperature):
     """Whether a temperature is not at one of its limits."""
     return 0.0 < abs(temperature) < np.inf
-
-
-@inline
-def softmax_plain(x, out, r, m, temperature, terms):
-    """One PLAIN row; out may be x."""
-    beta = beta_of(temperature)
-    peak = math.copysign(1.0, temperature) * m
-    total = 0.0
-    for c in range(x.shape[1]):
-        e = exp2_33_bits((np.float64(x[r, c]) - peak) * beta)
-        terms[c] = e
-        total += e
-    inverse = 1.0 / total
-    for c in range(x.shape[1]):
-        out[r, c] = terms[c] * inverse
-
-
-@kernel
-def softmax_alone(x, out, r, temperature, terms):
-    """One row of any kind."""
-    m = row_maximum(x[r], sign_of(x, temperature))
-    if regime(m, temperature) == PLAIN:
-        softmax_plain(x, out, r, m, temperature, terms)
-    else:
-        softmax_limit(x[r], out[r], m, temperature, limit_sums(x[r], m, temperature)[0])
 
 
 @inline
@@ -121,59 +88,7 @@ def store_group(tile, n, copied, target, first, width):
 
 
 @inline
-def softmax_tile(tile, n, signs, betas, terms):
-    """Replace the logits of WIDTH rows by their probabilities; False if a maximum is not finite."""
-    sign = load(signs, 0)
-    m = sign * load(tile, 0)
-    for c in range(1, n):
-        m = maximum(m, sign * load(tile, c * WIDTH))
-    if any_of(m - m != np.float32(0.0)):
-        return False
-    beta, peak = load(betas, 0), to_float64(sign * m)
-    total = splat(0.0)
-    for c in range(n):
-        e = exp2_33_bits((to_float64(load(tile, c * WIDTH)) - peak) * beta)
-        store(terms, c * WIDTH, e)
-        total = total + e
-    inverse = 1.0 / total
-    for c in range(n):
-        store(tile, c * WIDTH, load(terms, c * WIDTH) * inverse)
-    return True
-
-
-@inline
 def group_buffers(n):
     """Scratch for a tile of WIDTH rows of n classes, and for a copy of the rows."""
     padded = -(-n // WIDTH) * WIDTH
     return np.empty(padded * WIDTH, np.float32), np.zeros((padded + n) * WIDTH, np.float32)
-
-
-@kernel
-def softmax_short(x, out, temperature, start, stop, streamed):
-    n = x.shape[1]
-    if stop - start < FEW_ROWS:
-        terms = stack_array(SHORT, np.float64)
-        for r in range(start, stop):
-            softmax_alone(x, out, r, of_row(temperature, r), terms)
-        return
-    tile, copied = group_buffers(n)
-    terms, signs, betas = np.empty(tile.size), np.empty(WIDTH, np.float32), np.empty(WIDTH)
-    x, out = borrowed(x), borrowed(out)
-    source, target = x.reshape(-1), out.reshape(-1)
-    ordinary = True
-    for first in range(start, stop, WIDTH):
-        width = min(WIDTH, stop - first)
-        if temperature.size > 1 or first == start:
-            ordinary = True
-            for r in range(WIDTH):
-                t = of_row(temperature, min(first + r, stop - 1))
-                signs[r] = sign_of(x, t)
-                betas[r] = beta_of(t)
-                ordinary = ordinary and is_finite_nonzero(t)
-        load_group(source, first, width, n, copied, tile)
-        if ordinary and softmax_tile(tile, n, signs, betas, terms):
-            store_group(tile, n, copied, target, first, width)
-        else:
-            for r in range(first, first + width):
-                t = of_row(temperature, r)
-                softmax_alone(x, out, r, t, terms)

@@ -24,7 +24,6 @@ from hotmax._kernels.simd.vectors import (
     load,
     maximum,
     splat,
-    store,
     store_partial,
     to_float64,
 )
@@ -33,19 +32,14 @@ from hotmax._kernels.softmax.logs import log1p_vector
 from hotmax._kernels.softmax.moments import entropy_limit, softargmax_limit
 from hotmax._kernels.softmax.rows import (
     PLAIN,
-    limit_sums,
-    log_softmax_limit,
-    logsumexp_of,
     regime,
     sign_of,
-    smoothmax_of,
 )
 from hotmax._kernels.softmax.short import (
     beta_of,
     group_buffers,
     is_finite_nonzero,
     load_group,
-    store_group,
 )
 
 SHORT_LOGS = 128  # classes: more than in `short`, to share the latency of the logarithm
@@ -94,18 +88,6 @@ def sums_of(tile, n, fields):
         ties = ties + choose(d < 0.0, 0.0, 1.0)
         below = below + choose(d < 0.0, e, 0.0)
     return ties + below
-
-
-@inline
-def logsumexp_rule(tile, n, fields):
-    log_sum = log1p_vector(sums_of(tile, n, fields))
-    return fma(to_float64(fields.peak), fields.inverse, log_sum)
-
-
-@inline
-def smoothmax_rule(tile, n, fields):
-    extra = fields.size * log1p_vector(sums_of(tile, n, fields))
-    return to_float64(fields.sign) * (to_float64(fields.peak) + extra)
 
 
 @inline
@@ -191,26 +173,6 @@ def for_short_rows(rule, limit, x, out, temperature, start, stop):
                 out[r] = limit(x[r], own, t)
 
 
-@inline
-def logsumexp_limit(x, m, temperature):
-    return logsumexp_of(m, temperature, limit_sums(x, m, temperature))
-
-
-@inline
-def smoothmax_limit(x, m, temperature):
-    return smoothmax_of(m, temperature, limit_sums(x, m, temperature))
-
-
-@kernel
-def logsumexp_short(x, out, temperature, start, stop, streamed):
-    for_short_rows(logsumexp_rule, logsumexp_limit, x, out, temperature, start, stop)
-
-
-@kernel
-def smoothmax_short(x, out, temperature, start, stop, streamed):
-    for_short_rows(smoothmax_rule, smoothmax_limit, x, out, temperature, start, stop)
-
-
 @kernel
 def entropy_short(x, out, temperature, start, stop, streamed):
     for_short_rows(entropy_rule, entropy_limit, x, out, temperature, start, stop)
@@ -219,41 +181,3 @@ def entropy_short(x, out, temperature, start, stop, streamed):
 @kernel
 def softargmax_short(x, out, temperature, start, stop, streamed):
     for_short_rows(softargmax_rule, softargmax_limit, x, out, temperature, start, stop)
-
-
-@inline
-def take_logarithms(tile, n, fields):
-    """Replace a tile by (x - m) / T - log(ties + below)."""
-    log_sum = log1p_vector(sums_of(tile, n, fields))
-    for c in range(n):
-        store(tile, c * WIDTH, fma(gap(tile, c, fields), fields.inverse, -log_sum))
-
-
-@kernel
-def log_softmax_short(x, out, temperature, start, stop, streamed):
-    n = x.shape[1]
-    tile, copied = group_buffers(n)
-    signs, temperatures, limit = (
-        np.empty(WIDTH, np.float32),
-        np.empty(TEMPERATURES),
-        np.empty(n, np.float32),
-    )
-    x, out = borrowed(x), borrowed(out)
-    source, target = x.reshape(-1), out.reshape(-1)
-    ordinary = True
-    for first in range(start, stop, WIDTH):
-        width = min(WIDTH, stop - first)
-        if temperature.size > 1 or first == start:
-            ordinary = take_temperatures(x, temperature, first, stop, signs, temperatures)
-        load_group(source, first, width, n, copied, tile)
-        m = peaks_of(tile, n, load(signs, 0))
-        take_logarithms(tile, n, group_fields(m, signs, temperatures))
-        if not are_plain(m, ordinary):  # first, since out may be x
-            for r in range(width):
-                row, t = x[first + r], of_row(temperature, first + r)
-                own = row_maximum(row, sign_of(x, t))
-                if regime(own, t) != PLAIN:
-                    log_softmax_limit(row, limit, own, t, limit_sums(row, own, t)[0])
-                    for c in range(n):
-                        tile[c * WIDTH + r] = limit[c]
-        store_group(tile, n, copied, target, first, width)
