@@ -39,7 +39,7 @@ BORDERS = (
     short_logs.SHORT_LOGS,
     kernel_choice.GROUPED,
     float64.PARTIAL_SUMS,
-    inversion.SUM_BLOCK,
+    inversion.WEIGHT_BLOCK,
     float32.L1_CHUNK,
     kernel_choice.GROUPED_CACHED,
     overlapped.QUICK,

@@ -35,13 +35,13 @@ from hotmax._core.arrays import (
 from hotmax._core.conversion import put
 from hotmax._core.workspace import borrow, release
 from hotmax._kernels.simd.memory import LINE_BYTES
-from hotmax._kernels.simd.staging import fill_masked, transpose as transpose_into
+from hotmax._kernels.simd.staging import mask_rows, transpose as transpose_into
 from hotmax._kernels.softmax.lanes import LANES
 from hotmax._kernels.softmax.short import SHORT
 
 STEP = 1 << 18  # entries that one range of rows holds at least: some 150 microseconds of work
 STAGE = 1 << 17  # entries of a staging buffer
-COLUMNS = 3 << 18  # bytes of it, if rows lie side by side: the wider, the fewer visits
+COLUMNS = 3 << 18  # bytes of it where classes are strided: the wider, the fewer passes over memory
 LONG = 1 << 20  # classes from which staged rows go one at a time, each shared among threads
 STREAM = 1 << 23  # bytes from which a result is written past the caches
 
@@ -234,7 +234,7 @@ class Staging:
             None if plan.where is None else plan.grid(plan.where),
         )
         self.others, self.outs = [plan.grid(a) for a in others], [plan.grid(a) for a in outs]
-        if self.x.shape[1] == 1:  # all rows as one piece, instead of one piece for each
+        if self.x.shape[1] == 1:  # make all rows one piece, instead of one piece for each row
             self.x = self.x.swapaxes(0, 1)
             self.where = None if self.where is None else self.where.swapaxes(0, 1)
             self.others = [a.swapaxes(0, 1) for a in self.others]
@@ -294,8 +294,8 @@ class Staging:
         if self.where is not None:
             mask, present = np.ascontiguousarray(self.where[index]), np.empty(len(buffer), np.bool_)
             absent = np.where(np.signbit(temperatures), np.inf, -np.inf).astype(self.dtype)
-            fill_masked(buffer, mask, absent, present)
-        others = tuple(load(a[index], np.empty(source.shape, self.dtype)) for a in self.others)
+            mask_rows(buffer, mask, absent, present)
+        others = tuple(load_rows(a[index], np.empty(source.shape, self.dtype)) for a in self.others)
         if self.in_place:
             results: tuple[Array, ...] = (buffer,)
         else:
@@ -304,21 +304,21 @@ class Staging:
         for result, out in zip(results, self.outs, strict=True):
             if self.where is not None and self.fill is not None:
                 result[~mask] = self.fill
-            store(result, out[index], self.streamed)
+            store_rows(result, out[index], self.streamed)
         release("stage", buffer)
 
 
 def lies_side_by_side(array: Array) -> bool:
-    """Rows side by side in memory, their classes apart?"""
+    """Whether rows are neighbours in memory, and the classes of each row are strided."""
     return array.shape[-2] > 1 and array.strides[-2] == array.itemsize
 
 
 def starts_at_lines(array: Array) -> bool:
-    """Does each row begin at a cache line?"""
+    """Whether each row begins at a cache line."""
     return array.ctypes.data % LINE_BYTES == 0 and array.strides[0] % LINE_BYTES == 0
 
 
-def load(source: Array, buffer: Array) -> Array:
+def load_rows(source: Array, buffer: Array) -> Array:
     """buffer[...] = source, of another type or layout."""
     if source.dtype == buffer.dtype and lies_side_by_side(source):
         transpose_into(source.T, buffer, False)
@@ -327,7 +327,7 @@ def load(source: Array, buffer: Array) -> Array:
     return buffer
 
 
-def store(result: Array, target: Array, streamed: bool) -> None:
+def store_rows(result: Array, target: Array, streamed: bool) -> None:
     """target[...] = result; past the caches if it is streamed and the layout allows it."""
     if target.dtype == result.dtype and lies_side_by_side(target):
         transpose_into(result, target.T, streamed and starts_at_lines(target.T))

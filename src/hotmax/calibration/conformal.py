@@ -16,7 +16,7 @@ import numpy as np
 from hotmax._core.arrays import Array
 from hotmax._core.checks import as_integer, as_real
 from hotmax.calibration.examples import Examples, one_temperature, read, read_rows, shape_of
-from hotmax.calibration.scores import probabilities
+from hotmax.calibration.scores import row_probabilities
 
 METHODS = ("lac", "aps", "raps")
 
@@ -62,7 +62,7 @@ class Conformal:
         if x.shape[1] != self.classes:
             raise ValueError(f"logits must have {self.classes} classes, got {x.shape[1]}")
         examples = unlabelled(x, mask, input)
-        p = probabilities(examples, self.temperature, 0, examples.rows)
+        p = row_probabilities(examples, self.temperature, 0, examples.rows)
         if np.isnan(p).any():
             row = int(np.argmax(np.isnan(p).any(1)))
             raise ValueError(f"logits: row {row} holds nan, or nothing but -inf")
@@ -232,7 +232,7 @@ def fit(
     counted = np.flatnonzero(examples.weight_of_rows() > 0)
     temperature = one_temperature(temperature)
     free = min(int(free), sys.maxsize)  # more classes than there can be
-    p = probabilities(examples, temperature, 0, examples.rows)[counted]
+    p = row_probabilities(examples, temperature, 0, examples.rows)[counted]
     if np.isnan(p).any():
         row = int(counted[np.argmax(np.isnan(p).any(1))])
         raise ValueError(f"logits: row {row} holds nan, or nothing but -inf")
