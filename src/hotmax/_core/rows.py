@@ -1,4 +1,4 @@
-"""The row plan: an array of any layout as contiguous blocks of rows, and results back into it.
+"""The row plan: an array of any layout as contiguous rows, with its mask applied, and the way back.
 
 A contiguous float32 or float64 array with its classes last goes to the kernels as it is. Anything
 else is staged: a block of rows at a time is copied into a small contiguous buffer, computed there

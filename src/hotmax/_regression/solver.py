@@ -192,8 +192,8 @@ def solve(
     """
     with ProgressLine(verbose, tol, max_iter) as report, one_thread_each():
         search = Search(objective, start, tol, max_iter)
-        narrow = solver == "lbfgs" and objective.data.is_large and search.coordinates.is_mild
-        if narrow and search.norm > tol:
+        in_float32 = solver == "lbfgs" and objective.data.is_large and search.coordinates.is_mild
+        if in_float32 and search.norm > tol:
             search.tol = max(tol * (1.0 - SURE), search.norm * SURE)
             objective.compute_in(FLOAT32)
             search.run("lbfgs", report)

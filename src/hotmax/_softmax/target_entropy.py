@@ -125,11 +125,11 @@ def newton(x: Array, target: Array, low: Array) -> Array:
     logarithmic = low == 0.0
     for _ in range(MOST_ITERATIONS):
         t = temperature[active]
-        wide = t[:, None, None]
-        p = softmax(x[active], temperature=wide)
+        column = t[:, None, None]
+        p = softmax(x[active], temperature=column)
         got = np.asarray(entropy(x[active], temperature=t[:, None, None])).mean(-1)
         with np.errstate(all="ignore"):
-            z = np.where(p > 0.0, gaps[active] / wide, 0.0)
+            z = np.where(p > 0.0, gaps[active] / column, 0.0)
             slope = ((p * z * z).sum(-1) - (p * z).sum(-1) ** 2).mean(-1)
             off = np.where(
                 logarithmic[active],

@@ -156,7 +156,7 @@ class Text:
     def check_widths(self, rows: int) -> None:
         """Refuse a row with more cells than the first, which NumPy lets pass if told `usecols`.
 
-        Counting separators settles it, unless some are quoted.
+        Counting separators suffices, unless some are quoted.
         """
         width, separator = len(self.first), self.separator.encode()
         with self.path.open("rb") as file:

@@ -23,7 +23,7 @@ from hotmax.laws.trial import Case, Trial
 
 TRACED_INPUTS = 10  # random inputs where autograd traces each one anew, which takes 0.15 s in jax
 DIFFERENCE_STEP = {"float64": 2.0**-13, "float32": 2.0**-5}
-ROOM = {"float64": 1e-6, "float32": 4e-3}  # for differences over twice this step
+DIFFERENCE_TOLERANCE = {"float64": 1e-6, "float32": 4e-3}  # of central differences with this step
 DEEPEST = {"float64": 700.0, "float32": 80.0}  # exp of its negative is a normal number
 
 
@@ -62,7 +62,9 @@ def has_the_gradient(trial: Trial, case: Case) -> None:
     steps = step * np.eye(len(case.x))
     trial.call("up", "logsumexp", np.array(case.x) + steps, case.dtype, of="above")
     trial.call("down", "logsumexp", np.array(case.x) - steps, case.dtype, of="below")
-    trial.claim(f"(np.abs((up - down) / {2.0 * step!r} - p) <= {ROOM[case.dtype]!r}).all()")
+    trial.claim(
+        f"(np.abs((up - down) / {2.0 * step!r} - p) <= {DIFFERENCE_TOLERANCE[case.dtype]!r}).all()"
+    )
 
 
 def has_the_jacobian(trial: Trial, case: Case) -> None:

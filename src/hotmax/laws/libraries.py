@@ -61,8 +61,8 @@ def _numpy_types() -> tuple[str, ...]:
 
 
 def _jax_types() -> tuple[str, ...]:
-    wide = importlib.import_module("jax").config.jax_enable_x64
-    return TYPES if wide else tuple(name for name in TYPES if not name.endswith("64"))
+    has_float64 = importlib.import_module("jax").config.jax_enable_x64
+    return TYPES if has_float64 else tuple(name for name in TYPES if not name.endswith("64"))
 
 
 def _to_torch(array: Array) -> Any:

@@ -86,14 +86,14 @@ def score_lines(result: Assessment) -> list[str]:
     def cells(one: MethodScore) -> list[str]:
         low, high = (100 * end for end in one.ece.interval)
         change = one.nll_change
-        wide = (change.interval[1] - change.interval[0]) / 2
+        half_width = (change.interval[1] - change.interval[0]) / 2
         return [
             one.method + (" <-" if one.method == result.advised else ""),
             percent(one.accuracy.value),
             percent(one.confidence),
             f"{percent(one.ece.value)} ({low:.1f} to {high:.1f})",
             f"{one.nll.value:.4f}",
-            "" if one is result.before else f"{change.value:+.4f} +- {wide:.4f}",
+            "" if one is result.before else f"{change.value:+.4f} +- {half_width:.4f}",
         ]
 
     table = [["calibrator", "right", "says", "ECE (95 %)", "nll", "change (95 %)"]]

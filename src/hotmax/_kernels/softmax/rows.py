@@ -1,4 +1,4 @@
-"""softmax, log_softmax and logsumexp of contiguous rows of float32 or float64.
+"""softmax, log_softmax and logsumexp of contiguous rows, and their limits: ties at T = 0, T = inf.
 
 Every row takes the same steps:
 
