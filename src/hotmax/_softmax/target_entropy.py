@@ -13,9 +13,7 @@ from hotmax._core.rows import RowPlan
 from hotmax._kernels.numeric.arithmetic import LARGEST_FLOAT64
 from hotmax._softmax.functions import entropy, softmax
 
-MOST_ITERATIONS = (
-    200  # enough to halve from the smallest to the largest number and on to the last bit
-)
+MOST_ITERATIONS = 200  # enough for bisection over all of float64, to the last bit
 
 
 @operation(NUMBERS, typed_by=())

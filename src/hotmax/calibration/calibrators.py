@@ -38,9 +38,7 @@ from hotmax.calibration.parameters import (
 from hotmax.calibration.temperature import fit_examples
 from hotmax.calibration.temperature_fit import TemperatureFit
 
-SMALLEST_PROBABILITY = (
-    1e-12  # for a classifier's probabilities, as in scikit-learn: trees give exact zeros
-)
+SMALLEST_PROBABILITY = 1e-12  # of a classifier: trees give exact zeros
 
 
 class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
