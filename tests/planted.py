@@ -47,6 +47,8 @@ def softmax(x, axis=-1, temperature=1.0, where=None, *, fault=None):
     if fault == "half precision inside" and kind.name == "float16":
         gap = gap.astype(np.float16)
     e = np.exp2(gap) if fault == "base 2" else np.exp(gap)
+    if fault == "exp not monotonic":
+        e = e * (1.0 + 1e-12 * np.cos(1e15 * np.where(gap > -np.inf, gap, 0.0)))
     total = e.sum(axis=axis, keepdims=True)
     if fault == "half precision inside" and kind.name == "float16":
         total = total.astype(np.float16)
@@ -157,6 +159,7 @@ FAULTS = {
     "mask ignored": 14,
     "nan taken for 0": 15,
     "sign flipped": 4,
+    "exp not monotonic": 4,
     "sorted": 7,
     "logits clipped": 16,
     "standardised": 6,

@@ -144,4 +144,4 @@ def __getattr__(name: str) -> typing.Any:
 def __dir__() -> list[str]:
     """Also what is not loaded yet, unless it needs a library that is not installed."""
     missing = {name for name, needed in _NEEDED.items() if importlib.util.find_spec(needed) is None}
-    return sorted({*globals(), *_LAZY} - missing)
+    return sorted({*globals(), *_LAZY} - missing - {"importlib", "typing"})

@@ -300,7 +300,7 @@ def test_linear_in_tiles(direct, rng):
         "temperature": np.array(0.7),
     }
     learned = ("hidden", "weight") if direct else ("hidden", "weight", "bias", "temperature")
-    with mock.patch.object(generic_linear, "TILE", 1):
+    with mock.patch.object(generic_linear, "TILE_LOGITS", 1):
         check(Case(hm.linear_cross_entropy, arrays, {"reduction": "none"}, learned), list(arrays))
 
 

@@ -59,7 +59,7 @@ def by_hand(h, w, b, y):
 
 def test_linear_in_tiles(monkeypatch, rng):
     """Several tiles, the last one short: the same as all at once, and weighted row by row."""
-    monkeypatch.setattr(generic_linear, "TILE", 16 * 6)
+    monkeypatch.setattr(generic_linear, "TILE_LOGITS", 16 * 6)
     h, w, b = rng.standard_normal((53, 3)), rng.standard_normal((6, 3)), rng.standard_normal(6)
     y, v = rng.integers(0, 6, 53), rng.random(53)
     losses, g = by_hand(h, w, b, y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 
 import jax
@@ -40,10 +41,7 @@ names = [f"{f.__name__} {i}" for i, (f, *_) in enumerate(LOSSES)]
 def options_of(function):
     """Every option that the function has, one at a time and together."""
     sets = [{}]
-    has = function.__wrapped__.__kwdefaults__ if hasattr(function, "__wrapped__") else {}
-    has = (
-        set(has or {}) | {"temperature"} - {"nll_loss"} if function is not hm.nll_loss else set(has)
-    )
+    has = inspect.signature(function).parameters
     if "reduction" in has:
         sets += [{"reduction": "sum"}, {"reduction": "none"}]
     if "temperature" in has:

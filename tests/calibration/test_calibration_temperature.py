@@ -63,7 +63,7 @@ def test_the_subsample_does_not_show(monkeypatch):
     """A fit that starts from some rows ends where one that starts from all of them does."""
     z, labels = sample(30_000, 10, 8, kind=np.float32)
     whole = fit_temperature(z, labels)
-    monkeypatch.setattr("hotmax.calibration.temperature.SAMPLE", 1)
+    monkeypatch.setattr("hotmax.calibration.temperature.SUBSAMPLE_ENTRIES", 1)
     monkeypatch.setattr("hotmax.calibration.temperature.LEAST_ROWS", 500)
     assert fit_temperature(z, labels).temperature == pytest.approx(whole.temperature, rel=1e-12)
     # the sample misleads: its rows, every 60th, are right, and the others are not

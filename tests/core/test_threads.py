@@ -108,12 +108,12 @@ def test_claims():
     """Threads that claim turns at the same time get each of them once."""
     from numba import njit
 
-    from hotmax._kernels.simd.memory import claim
+    from hotmax._kernels.pool.atomic import fetch_add
 
     @njit(nogil=True)
     def take(turn, seen, count):
         for _ in range(count):
-            seen[claim(turn)] += 1
+            seen[fetch_add(turn, 0, 1)] += 1
 
     take(np.zeros(1, np.int64), np.zeros(1, np.int64), 0)
     for _ in range(20):  # in some of them the threads run at the same time

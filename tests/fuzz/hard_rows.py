@@ -10,7 +10,6 @@ import ml_dtypes
 import numpy as np
 
 from fuzz.wide import FORMATS
-from hotmax._core import kernel_choice
 from hotmax._kernels.sampling import inversion
 from hotmax._kernels.simd import vectors
 from hotmax._kernels.softmax import (
@@ -22,6 +21,8 @@ from hotmax._kernels.softmax import (
     overlapped,
     short,
     short_logs,
+    tiles,
+    tiles64,
 )
 from hotmax._kernels.softmax.rows import SUM_BLOCK
 
@@ -37,20 +38,21 @@ BORDERS = (
     lanes.LANES,
     short.SHORT,
     short_logs.SHORT_LOGS,
-    kernel_choice.GROUPED,
+    tiles.LONGEST_TILED,
+    tiles64.LONGEST_TILED64,
     float64.PARTIAL_SUMS,
-    inversion.SUM_BLOCK,
+    inversion.WEIGHT_BLOCK,
     float32.L1_CHUNK,
-    kernel_choice.GROUPED_CACHED,
+    grouped.LONGEST_GROUPED,
     overlapped.QUICK,
 )
 LONG_BORDERS = (overlapped.ROW_PART, SUM_BLOCK)
 ROWS = (
     1,
     2,
-    grouped.ROW_GROUP - 1,
-    grouped.ROW_GROUP,
-    grouped.ROW_GROUP + 1,
+    grouped.GROUP - 1,
+    grouped.GROUP,
+    grouped.GROUP + 1,
     31,
     33,
     64,

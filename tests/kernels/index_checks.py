@@ -120,7 +120,7 @@ def call_between_guards():
     hm.set_threads(2)
     inputs, outputs = Guarded(), Guarded()
     rng = np.random.default_rng(0)
-    counts = [*range(1, 34), 63, 64, 65, 79, 80, 513, 1000, 1025, 8193, 17000]
+    counts = [*range(1, 34), 63, 64, 65, 79, 80, 127, 128, 129, 513, 1000, 1023, 1025, 8193, 17000]
     functions = (hm.softmax, hm.log_softmax, hm.softmin, hm.logsumexp, hm.smoothmax)
     for streamed in (1 << 23, 1):
         row_plan.STREAM = kernel_choice.STREAM_ROW = streamed

@@ -13,7 +13,7 @@ from numba import njit
 from hotmax._kernels.numeric import arithmetic, double_double
 from hotmax._kernels.simd import vectors
 from hotmax._kernels.simd.staging import transpose
-from hotmax._kernels.softmax.short_logs import log1p_vector
+from hotmax._kernels.softmax.logs import log1p_vector
 
 mp = reference.mp
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from pathlib import Path
 
 import pytest
 from subprocesses import prints, python
 
+import hotmax
 from hotmax._kernels.compiler.numba_internals import TESTED
 from hotmax._kernels.compiler.storage import CheckedFiles
+
+PACKAGE = Path(hotmax.__file__).parent
 
 
 @pytest.fixture
@@ -215,6 +219,24 @@ def test_a_cache_of_another_version_of_hotmax_is_not_read(doubling, tmp_path):
     assert prints(before + code, NUMBA_CACHE_DIR=str(cache)) == "2.0 1"
     assert prints(code, NUMBA_CACHE_DIR=str(cache)) == "2.0 1"
     assert prints(code, NUMBA_CACHE_DIR=str(cache)) == "2.0 0"
+
+
+def test_an_edit_in_another_folder_of_kernels_makes_code_stale(tmp_path):
+    """A kernel holds the code of what it calls, in whichever folder that is."""
+    package = tmp_path / "hotmax"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    code = """
+        import numpy as np
+        from hotmax._kernels.losses.labels import count_labels
+        print(count_labels(np.zeros(2, np.int64), np.full(1, 3.0)))
+    """
+    environment = {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    assert prints(code, **environment) == "(6.0, 0.0)"
+    called = package / "_kernels/numeric/double_double.py"
+    text = called.read_text(encoding="utf-8")
+    assert "s = a + b\n" in text
+    called.write_text(text.replace("s = a + b\n", "s = a + b + 1.0\n"), encoding="utf-8")
+    assert prints(code, **environment) != "(6.0, 0.0)"
 
 
 def test_an_error_from_a_kernel_that_a_kernel_calls(tmp_path):

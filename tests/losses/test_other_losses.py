@@ -177,8 +177,8 @@ def test_segments_special():
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_linear_cross_entropy(type_name, n, tile, smoothing, monkeypatch):
     if tile:
-        monkeypatch.setattr("hotmax._losses.linear.TILE", tile)
-        monkeypatch.setattr("hotmax._losses.linear.CLASSES", 128)
+        monkeypatch.setattr("hotmax._losses.linear.TILE_LOGITS", tile)
+        monkeypatch.setattr("hotmax._losses.linear.GRADIENT_CLASSES", 128)
     h = rng().standard_normal((5, 10, 8)).astype(type_name)
     w = rng(1).standard_normal((n, 8)).astype(type_name)
     b = rng(2).standard_normal(n).astype(type_name)

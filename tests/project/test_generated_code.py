@@ -21,7 +21,6 @@ PACKAGE = Path(hm.__file__).parent
 # --- the generated code -----------------------------------------------------------------------
 
 HOT = {
-    "softmax.rows": ["softmax_rows_float64"],
     "softmax.float64": ["sum_float64", "softmax_float64", "log_softmax_float64"],
     "softmax.float32": [
         "row_maximum",
@@ -33,9 +32,11 @@ HOT = {
         "log_softmax_float32",
     ],
     "softmax.overlapped": ["exp_parts", "exp_and_write", "write_parts"],
-    "softmax.grouped": ["softmax_grouped"],
-    "softmax.short": ["softmax_short"],
-    "softmax.short_logs": ["log_softmax_short", "logsumexp_short", "entropy_short"],
+    "softmax.grouped": ["two_largest_entries", "sum_exps", "log_softmax_grouped"],
+    "softmax.grouped64": ["two_largest_float64", "sum_exps64", "log_softmax_grouped64"],
+    "softmax.tiles": ["softmax_tiled", "log_softmax_tiled", "logsumexp_tiled"],
+    "softmax.tiles64": ["softmax_tiled64", "log_softmax_tiled64", "logsumexp_tiled64"],
+    "softmax.short_logs": ["entropy_short"],
     "softmax.columns": ["softmax_columns"],
     "softmax.lanes": ["add_lane_exponentials"],
     "softmax.moments": ["entropy_rows", "softargmax_rows"],

@@ -218,7 +218,7 @@ def test_sparse(form, kind, monkeypatch):
     for name in ("toarray", "todense"):
         monkeypatch.setattr(scipy.sparse.csr_array, name, None, raising=False)
     monkeypatch.setattr(whitening, "SQUARE", 0)  # as if there were too many columns for a square
-    monkeypatch.setattr(whitening, "LARGEST", 0)
+    monkeypatch.setattr(whitening, "MOST_COLUMNS", 0)
     ours = Model(tol=1e-9).fit(sparse, y)
     assert ours.converged_
     np.testing.assert_allclose(ours.coef_, dense.coef_, atol=1e-6)

@@ -1,8 +1,8 @@
 """Attention on arrays of other libraries: jax, torch on other devices, the array API.
 
 The plain formula, some queries at a time, in operations that a library can differentiate and
-compile. Where nothing is allowed there are zeros, in derivatives too; what lies in keys and values
-that no query sees never shows.
+compile. Where nothing is allowed there are zeros, in derivatives too; keys and values that no query
+sees have no effect, whatever they hold.
 """
 
 from __future__ import annotations

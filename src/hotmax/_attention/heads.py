@@ -31,7 +31,7 @@ from hotmax._kernels.attention.scores import (
     TILE_QUERIES,
     DoubleDouble,
     QueryTile,
-    set_betas,
+    set_query_betas,
 )
 
 # Multiplications for one kernel call: fewer take less time than waking a thread, and more delay
@@ -198,7 +198,7 @@ class Tile:
     def betas(self) -> DoubleDouble:
         """scale / temperature of each query, with its sign."""
         beta, beta_lo = np.empty(self.count), np.empty(self.count)
-        set_betas(self.heads.scale, self.number(self.heads.temperature, 1.0), beta, beta_lo)
+        set_query_betas(self.heads.scale, self.number(self.heads.temperature, 1.0), beta, beta_lo)
         return DoubleDouble(beta, beta_lo)
 
     def number(self, array: Array, padding: float) -> Array:

@@ -48,9 +48,9 @@ CHECKS: dict[str, Callable[[object], object]] = {
 
 
 def run_on_rows(operation: ArrayOperation, arguments: Arguments) -> da.Array:
-    """An operation whose first argument is a dask array.
+    """Run an operation whose first argument is a dask array.
 
-    It goes into the graph by name: dask would pickle its kernels, 0.2 s a call.
+    The graph holds its name, not the function: pickling its kernels would take 0.2 s a call.
     """
     name = operation.name
     if name == "linear_cross_entropy":
@@ -156,7 +156,7 @@ class Call:
         function: Callable[..., Any] | None = None,
         adjust_chunks: Any = None,
     ) -> da.Array:
-        """The function of each block; `indices` are the axes of the result, numbered as x's."""
+        """Apply a function to each block; `indices` are the axes of the result, as in x."""
         pairs: list[Any] = [self.x, tuple(range(self.x.ndim))]
         for array, its in self.arrays.values():
             pairs += [array, its]
@@ -203,7 +203,7 @@ def loss_block(*arrays: Array, function_name: str, names: list[str], options: Ar
     operation = OPERATIONS[function_name]
     if operation.float64_losses is not None:
         return np.asarray(operation.float64_losses(**given, **options))
-    given[names[0]] = given[names[0]].astype(FLOAT64)  # these compute in it, whatever the type
+    given[names[0]] = given[names[0]].astype(FLOAT64)  # their kernels compute in float64
     return np.asarray(operation.function(**given, **options, reduction="none"))
 
 

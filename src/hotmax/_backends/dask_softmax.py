@@ -1,8 +1,8 @@
 """The softmax family on dask arrays: lazy in, lazy out.
 
 Blocks that hold whole rows go through the kernels one by one. Where the classes are cut into
-blocks, each block gives its maximum and sums, those are merged, and the blocks are finished with
-what came out: no row is ever gathered.
+blocks, each block gives its maximum and sums. These are merged, and each block computes its results
+from the merged numbers, so that no row is gathered in one place.
 """
 
 from __future__ import annotations
@@ -121,7 +121,10 @@ class Blocks:
 
 
 def run_softmax(operation: ArrayOperation, arguments: Arguments) -> da.Array:
-    """The operation goes into the graph by name: dask would pickle its kernels, 0.2 s a call."""
+    """Run an operation of the softmax family.
+
+    The graph holds its name, not the function: pickling its kernels would take 0.2 s a call.
+    """
     x = arguments["x"]
     blocks = Blocks(x, arguments["axis"], arguments["temperature"], arguments["where"])
     chunks = blocks.reduced_chunks if operation.reduces else x.chunks
@@ -304,7 +307,7 @@ def run_weighted(
     return_sign: bool,
     keepdims: bool,
 ) -> Any:
-    """Each block's logarithm and sign, and then theirs."""
+    """logsumexp with weights: logarithm and sign of the sum of each block, then of all blocks."""
     weights = 1.0 if weights is None else weights
     factor = weights if isinstance(weights, da.Array) else da.asarray(np.asarray(weights))
     if any(map(math.isnan, (*x.shape, *factor.shape))):

@@ -5,19 +5,19 @@ With p = softmax(x / T), z = x / T and every sum over the classes:
     pullback: from g, a derivative by the result, to those by x and T
     pushforward: from dx and dT to the change of the result
 
-Each function but smoothmax is one of z, so df/dx = df/dz / T and df/dT = -sum(z df/dz) / T; and
-each but those two of logsumexp's kind does not change if x is shifted, so x may be taken from the
-entry that dominates: the maximum, below T = 0 the minimum. At the temperatures 0 and inf
-derivatives are 0. Classes that are not there (-inf, or masked) get 0, and nothing that is held
-against them counts.
+Every function but smoothmax depends on x and T only through z, so df/dx = df/dz / T and
+df/dT = -sum(z df/dz) / T. Every function but logsumexp and smoothmax is unchanged by a shift of x,
+so x is measured from the dominating entry: the maximum, or the minimum for T < 0. At the
+temperatures 0 and inf derivatives are 0. Absent classes (-inf, or masked) have derivative 0, and
+the entries of g that belong to them are ignored.
 
 Derivatives by z are divided by T last, so that nothing overflows or becomes inf * 0 on the way.
-Where they end: a g beyond a quarter of the largest number may overflow; the terms of log_softmax's
-derivative by T may, each by itself, and so make a nan of what is infinite; by x, a class of nearly
-all the mass has an error of some roundings of the largest g over T. jax takes subnormal numbers,
-also as temperatures, for 0.
+Limits of the accuracy: a g beyond a quarter of the largest number may overflow. The terms of
+log_softmax's derivative by T may overflow one by one, so that an infinite derivative becomes nan.
+The derivative by x of a class with nearly all the mass has an error of a few roundings of
+max |g| / T. jax flushes subnormal numbers, also subnormal temperatures, to 0.
 
-The formulas call the functions that they are the derivatives of, `value`, so they can be
+The formulas call the functions that they differentiate (`value`), so that they can be
 differentiated again.
 """
 
@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 from hotmax._backends.layout import Layout, bits, scalar_like
 from hotmax._backends.protocol import Array
 
-Functions = Callable[[str], Array]  # by name, the value of a function at the point in question
+Functions = Callable[[str], Array]  # name of a function -> its value at this x and T
 
 
 def sum_over_classes(xp: Any, terms: Array, layout: Layout) -> Array:
@@ -38,7 +38,7 @@ def sum_over_classes(xp: Any, terms: Array, layout: Layout) -> Array:
 
 
 class Reach(NamedTuple):
-    """Temperatures whose inverse is an ordinary number; others are brought nearer by a root."""
+    """1 / T is a normal number for T in low..high; other T are multiplied by root or 1 / root."""
 
     low: float
     high: float
@@ -46,14 +46,14 @@ class Reach(NamedTuple):
 
 
 REACH = {32: Reach(2.0**-100, 2.0**100, 2.0**32), 64: Reach(2.0**-900, 2.0**900, 2.0**100)}
-COLD = 2.0**-50  # below it 0.25 (x - top) might lose digits; above, it keeps x - top in range
+COLD = 2.0**-50  # above this |T| a quarter of x - top is used, which stays in range
 
 
 class DerivativePoint:
     """x and T, and what all derivatives there share.
 
-    z is (x - top) / T. As 1 / T and z / T may be beyond all numbers where a derivative is not, they
-    are kept in factors: 1 / T is `half * root`, and z / T is `gap * half * half / quarter`.
+    z is (x - top) / T. 1 / T and z / T may overflow where a derivative does not, so they are kept
+    as factors: 1 / T is `half * root`, and z / T is `gap * half * half / quarter`.
     """
 
     def __init__(
@@ -83,8 +83,7 @@ class DerivativePoint:
         present = x != -sign * math.inf
         self.present = present if where is None else present & where
         self.finite = self.present & (xp.abs(x) < math.inf)
-        # The entry that dominates (below T = 0 the minimum), as a constant: what is taken from it
-        # does not change with a shift.
+        # The dominating entry: the maximum, or the minimum for T < 0.
         some = xp.where(self.finite, x, zero)
         most = xp.max(
             xp.where(self.finite, sign * x, -one * math.inf),
@@ -95,12 +94,12 @@ class DerivativePoint:
         gap = (some * self.quarter - self.top * self.quarter) * self.root * self.root
         gap = self.within(gap)
         self.gap = xp.where(self.finite, gap, zero)
-        # +inf takes all the mass, whatever the others do: there softmax is constant.
+        # Where an entry is +inf it has all the mass, and softmax is constant.
         infinite = self.present & (xp.abs(x) == math.inf)
         self.finite_half = xp.where(self.any(infinite), zero, self.half)
 
     def within(self, values: Array) -> Array:
-        """Infinities as the largest numbers, so that 0 times them is 0."""
+        """Infinities replaced by the largest finite numbers, so that 0 times them is 0."""
         most = float(self.xp.finfo(self.x.dtype).max)
         return self.xp.clip(values, -most, most)
 
@@ -119,18 +118,18 @@ class DerivativePoint:
         return self.sum(self.xp.where(counts, p * self.xp.where(counts, values, self.zero), 0.0))
 
     def deviations(self, p: Array, values: Array) -> Array:
-        """values less their mean under p; 0 for classes that have no mass."""
+        """values minus their mean under p; 0 for classes that have no mass."""
         counts = self.present & (p != 0)
         values = self.xp.where(counts, values, self.zero)
         return self.xp.where(counts, values - self.mean(p, values), self.zero)
 
     def surprise(self, p: Array) -> Array:
-        """log p + entropy, which is z less its mean: it has more digits that way."""
+        """log p + entropy, computed as z minus its mean under p, which keeps more digits."""
         z = self.xp.where(p != 0, self.gap, self.zero) * self.half / (self.root * self.quarter)
         return self.deviations(p, z)
 
     def distance(self, p: Array) -> Array:
-        """The index of each class less its mean under p, counted from the class that dominates."""
+        """The index of each class minus its mean under p, counted from the dominating class."""
         index = self.layout.indices(self.xp, self.x)
         first = self.xp.where(self.finite & (self.x == self.top), index, -self.one)
         if self.layout.axes:

@@ -119,8 +119,8 @@ def run_row_formula(operation: ArrayOperation, arguments: Arguments) -> Any:
     return y.astype(checked.dtype)
 
 
-# Jitted: one program for all temperatures, where jax would compile a hundred operations apart, and
-# call each by itself. A number as temperature comes as a double-double, with all its digits.
+# Jitted as one program for all temperatures: otherwise jax compiles a hundred operations, and calls
+# them one by one. A temperature that is a number is passed as a double-double, with all its digits.
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 @partial(jax.jit, static_argnums=(0, 1))
 def value(name: str, axes: tuple[int, ...], x: Any, temperature: Any, where: Any) -> Any:

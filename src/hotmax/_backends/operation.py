@@ -56,7 +56,7 @@ OPERATIONS: dict[str, ArrayOperation] = {}
 
 MAY_BE_MASKED = (np.ma.MaskedArray, list, tuple)
 
-# Types that NumPy reads itself, or that have no meaning in any library. It grows as types come by.
+# Types that NumPy reads itself, or that mean nothing to any library; new types are added when seen.
 NATIVE: set[type] = {np.ndarray, float, int, list, tuple, bool, type(None)}
 
 

@@ -41,7 +41,7 @@ class Streamed(torch.autograd.Function):
         ctx.operation = operation
         arguments = {**options, **dict(zip(differentiable_names(operation), points, strict=True))}
         out, numbers = (torch.from_numpy(part) for part in found)
-        # Saved and returned it is one tensor, of which autograd counts the changes in place.
+        # The tensor that is saved is the one returned, so that autograd notices changes in place.
         save(ctx, arguments, out, numbers)
         ctx.set_materialize_grads(False)
         kind = tensor_type(operation, arguments)

@@ -39,7 +39,7 @@ def run_fused(operation: ArrayOperation, arguments: Arguments, return_grad: bool
 
 
 def unshared(gradient: Any) -> Any:
-    """The gradient in memory of its own: that of the backward pass must not change."""
+    """A copy of the gradient: changes in place must not reach the one kept for backward."""
     if isinstance(gradient, tuple):
         return tuple(None if part is None else part.clone() for part in gradient)
     return gradient.clone()

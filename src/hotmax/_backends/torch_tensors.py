@@ -13,18 +13,18 @@ from hotmax._backends.layout import own_copy
 from hotmax._backends.protocol import Arguments, ArrayOperation
 from hotmax._core.arrays import Array
 
-# Names of their own: a small tensor has no time to look them up.
+# Bound once: looking attributes up takes a noticeable part of a call on a small tensor.
 is_compiling, is_tracing = torch.compiler.is_compiling, torch._C._is_tracing
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 STRIDED, BFLOAT16 = torch.strided, torch.bfloat16
-PLAIN = (torch.Tensor, torch.nn.Parameter)
+PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 
 def is_direct(x: Any) -> bool:
-    """May the kernels read this tensor's memory?"""
+    """Whether the kernels may read the memory of this tensor."""
     return (
         not is_compiling()
-        and type(x) in PLAIN
+        and type(x) in PLAIN_TENSORS
         and x.is_cpu
         and not is_wrapped(x)
         and forward_ad._current_level < 0
@@ -90,7 +90,9 @@ def by_kernel(operation: ArrayOperation, arguments: Arguments, return_grad: bool
     """The NumPy function, on the memory of the tensors."""
     half, values = False, {}
     for name, value in arguments.items():
-        if type(value) in PLAIN:  # all tensors are direct; isinstance takes three times as long
+        if (
+            type(value) in PLAIN_TENSORS
+        ):  # all tensors are direct; isinstance takes three times as long
             value = value.detach()
             half = half or value.dtype is BFLOAT16
             value = as_numpy(value) if half else value.numpy()

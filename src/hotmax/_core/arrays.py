@@ -35,12 +35,12 @@ PROTOCOLS = (
 # Filled by the backends: tracers of old versions of jax have none of the protocols.
 RECOGNISERS: list[Callable[[object], bool]] = []
 
-# By type, filled as types come along: a look-up is all that a small array has time for.
+# Cached by type: a call on a small array has time for a look-up and no more.
 _of_other_libraries: dict[type, bool] = {np.ndarray: False, float: False, int: False, list: False}
 
 
 def is_other_library(x: object) -> bool:
-    """Is x an array of another library? NumPy might read it, and its kind would be lost."""
+    """Whether x is an array of another library, which NumPy might convert silently."""
     kind = type(x)
     try:
         return _of_other_libraries[kind]
@@ -161,7 +161,7 @@ def broadcast_mask(where: object, shape: tuple[int, ...], name: str = "x") -> Ar
 
 
 class _Unlocked:
-    """What NumPy needs to know of an array's memory, and the array, which keeps it there."""
+    """The interface of an array, marked writeable. It refers to the array, whose memory it is."""
 
     def __init__(self, array: Array) -> None:
         address = array.__array_interface__["data"][0]
@@ -170,9 +170,9 @@ class _Unlocked:
 
 
 def unlocked(array: Array) -> Array:
-    """A read-only array as if it were not: Numba compiles a kernel for each of the two kinds.
+    """A writeable view of a read-only array: Numba would compile each kernel once more for it.
 
-    No kernel writes to what it is given.
+    No kernel writes to its inputs.
     """
     if array.flags.writeable or array.dtype not in (FLOAT32, FLOAT64):
         return array
@@ -242,17 +242,17 @@ def as_temperature(temperature: object, name: str = "temperature") -> Array:
 
 
 def is_integer(value: object) -> TypeGuard[SupportsIndex]:
-    """An int of Python's or NumPy's, or what can stand for one; a bool is none."""
+    """Whether value is an int of Python or NumPy, or has `__index__`; a bool does not count."""
     return hasattr(value, "__index__") and not isinstance(value, bool | np.bool_)
 
 
 def is_real(value: object) -> TypeGuard[float]:
-    """A real number of Python's or NumPy's; a bool is none."""
+    """Whether value is a real number of Python or NumPy; a bool does not count."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
 
 
 def is_small_int(number: object) -> bool:
-    """An int that surely fits a float64?"""
+    """Whether number is an int that a float64 holds exactly."""
     return type(number) is int and -(1 << 53) <= number <= 1 << 53
 
 

@@ -37,8 +37,8 @@ from hotmax._kernels.softmax.segments import count_segments, order_segments
 
 REDUCTIONS = ("mean", "sum", "none")
 SUM_TOLERANCE = 0.01  # see `check_probabilities`
-MOST_SEGMENTS = 2**31  # that an id may ask for by itself
-INTEGERS = range(-(2**63), 2**64)  # of the types that labels come in
+MOST_SEGMENTS = 2**31  # unless num_segments asks for more: a wrong id must not fill memory
+LABEL_RANGE = range(-(2**63), 2**64)  # of the types that labels come in
 LARGEST_WEIGHT, SMALLEST_WEIGHT = 2.0**500, 2.0**-500  # whose products and sums stay in range
 
 
@@ -49,7 +49,7 @@ def as_class_numbers(
     ignore_index: object = None,
     name: str = "targets",
 ) -> Array:
-    """Class numbers, one for each row, in one line; -1 where they are ignored or masked."""
+    """Class numbers, one for each row, one-dimensional; -1 where they are ignored or masked."""
     labels, present = split_mask(targets, name)
     if labels.dtype.kind not in "iu" and labels.size:
         raise TypeError(f"{name} must hold integers, the numbers of classes, got {labels.dtype}")
@@ -101,7 +101,7 @@ def _remapped(
 def as_ignored(ignore_index: object) -> int:
     """The label that is ignored."""
     ignored = as_integer(ignore_index, "ignore_index")
-    if ignored not in INTEGERS:
+    if ignored not in LABEL_RANGE:
         raise ValueError(f"ignore_index must be an int from -2**63 to 2**64 - 1, got {ignored}")
     return ignored
 
@@ -247,12 +247,12 @@ def weights_in_range(weights: Array, labels: Array, reduction: object) -> Array:
 
 
 def label_count(labels: Array, weights: Array) -> tuple[float, float]:
-    """What a mean is over, in two words: the labels that count, or their weights' sum."""
+    """The divisor of a mean, a double-double: the count of labels, or the sum of their weights."""
     return count_labels(labels, weights)  # type: ignore[no-any-return]
 
 
 def scale_of_gradient(reduction: object, count: float) -> float:
-    """A mean's gradient is that of the sum over what it is a mean over; over nothing it is 0."""
+    """The factor of the gradient: 1, or 1 / count for a mean; 0 for a mean over nothing."""
     if reduction != "mean":
         return 1.0
     return 1.0 / count if count else 0.0
@@ -261,7 +261,7 @@ def scale_of_gradient(reduction: object, count: float) -> float:
 def reduce_values(
     values: Array, reduction: object, count: tuple[float, float], shape: tuple[int, ...]
 ) -> Any:
-    """Losses of rows, all together or each for itself, in float64."""
+    """The mean or the sum of the losses of rows, or the losses themselves, in float64."""
     if reduction == "none":
         return values.reshape(shape)
     if reduction == "sum":
@@ -275,20 +275,20 @@ def reduce_values(
 
 
 def fill_masked_rows(values: Array, plan: RowPlan, loss: float = math.inf) -> None:
-    """The loss of rows with nothing allowed by `where`: their target has no probability."""
+    """Set the loss of rows in which `where` allows no class: their target has no probability."""
     empty_rows = plan.empty_rows
     if empty_rows is not None:
         values[empty_rows & np.isnan(values)] = loss
 
 
 def in_type(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A number, or an array of them, in the type that the logits came in."""
+    """A number, or an array of them, in the type of the logits."""
     array = np.asarray(value)
     return result_or_out(array, array.shape, dtype)
 
 
 def check_segments(ids: Array, entries: int, num_segments: object) -> tuple[Array, Array]:
-    """(the order of the entries, group by group, and where each group starts in it)."""
+    """(indices that sort the entries by group, where each group starts among them)."""
     if ids.dtype.kind not in "iu" and ids.size:
         raise TypeError(f"segment_ids must hold integers, got {ids.dtype}")
     if ids.shape != (entries,):

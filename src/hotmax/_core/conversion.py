@@ -17,7 +17,7 @@ FROM_FLOAT32 = {"float16": float16_of_float32, "bfloat16": bfloat16_of_float32}
 
 
 def put(source: Array, target: Array) -> None:
-    """target[...] = source, with halves in a fraction of NumPy's time; beyond a type is inf."""
+    """target[...] = source, faster than NumPy for half precision; out of range becomes inf."""
     small, large = (source, target) if source.itemsize == 2 else (target, source)
     if small.itemsize == 2 and large.dtype == FLOAT32 and lies_ready(source) and lies_ready(target):
         convert = (TO_FLOAT32 if small is source else FROM_FLOAT32).get(small.dtype.name)
@@ -33,6 +33,6 @@ def lies_ready(array: Array) -> bool:
 
 
 def bits_of(array: Array) -> Array:
-    """As one line, and halves as numbers that kernels know."""
+    """A one-dimensional view; half precision as uint16, which kernels can read."""
     line = array.reshape(-1)
     return line if line.itemsize == 4 else line.view(np.uint16)

@@ -31,7 +31,7 @@ def whole(path: str | os.PathLike[str], *, force: bool = True) -> Iterator[Binar
         if force:
             _replace(draft, final)
         else:
-            _add(draft, final)
+            _give_name(draft, final)
     finally:
         with suppress(FileNotFoundError):  # it has its name, or was never made
             os.unlink(draft)
@@ -94,7 +94,7 @@ def _replace(draft: Path, final: Path) -> None:
     os.replace(draft, final)
 
 
-def _add(draft: Path, final: Path) -> None:
+def _give_name(draft: Path, final: Path) -> None:
     """Give the draft its name; FileExistsError if another file has taken it."""
     try:
         os.link(draft, final)

@@ -31,7 +31,7 @@ from hotmax._core.rows import (
 )
 from hotmax._kernels.pool.calls import small_call
 from hotmax._kernels.softmax.columns import STRIP
-from hotmax._kernels.softmax.short import SHORT
+from hotmax._kernels.softmax.tiles import LONGEST_TILED
 
 ndarray, empty = np.ndarray, np.empty
 LAST = -1  # Python has one object for it, so `is` tells it from -1.0 at once
@@ -108,7 +108,7 @@ def map_staged(kernels: KernelSet, plan: RowPlan, target: Array) -> None:
         kernels.columns is not None
         and plan.x.dtype == FLOAT32
         and plan.where is None
-        and plan.classes > SHORT
+        and plan.classes > LONGEST_TILED
         and plan.temperatures.size == 1
         and lies_side_by_side(staging.x)
         and lies_side_by_side(staging.outs[0])

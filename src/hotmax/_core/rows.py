@@ -1,4 +1,4 @@
-"""The row plan: an array of any layout as contiguous blocks of rows, and results back into it.
+"""The row plan: an array of any layout as contiguous rows, with its mask applied, and the way back.
 
 A contiguous float32 or float64 array with its classes last goes to the kernels as it is. Anything
 else is staged: a block of rows at a time is copied into a small contiguous buffer, computed there
@@ -26,7 +26,6 @@ from hotmax._core.arrays import (
     as_temperature,
     broadcast_mask,
     compute_type,
-    is_small_int,
     normalize_axes,
     result_type,
     split_mask,
@@ -35,13 +34,13 @@ from hotmax._core.arrays import (
 from hotmax._core.conversion import put
 from hotmax._core.workspace import borrow, release
 from hotmax._kernels.simd.memory import LINE_BYTES
-from hotmax._kernels.simd.staging import fill_masked, transpose as transpose_into
+from hotmax._kernels.simd.staging import mask_rows, transpose as transpose_into
 from hotmax._kernels.softmax.lanes import LANES
 from hotmax._kernels.softmax.short import SHORT
 
 STEP = 1 << 18  # entries that one range of rows holds at least: some 150 microseconds of work
 STAGE = 1 << 17  # entries of a staging buffer
-COLUMNS = 3 << 18  # bytes of it, if rows lie side by side: the wider, the fewer visits
+COLUMNS = 3 << 18  # bytes of it where classes are strided: the wider, the fewer passes over memory
 LONG = 1 << 20  # classes from which staged rows go one at a time, each shared among threads
 STREAM = 1 << 23  # bytes from which a result is written past the caches
 
@@ -234,7 +233,7 @@ class Staging:
             None if plan.where is None else plan.grid(plan.where),
         )
         self.others, self.outs = [plan.grid(a) for a in others], [plan.grid(a) for a in outs]
-        if self.x.shape[1] == 1:  # all rows as one piece, instead of one piece for each
+        if self.x.shape[1] == 1:  # make all rows one piece, instead of one piece for each row
             self.x = self.x.swapaxes(0, 1)
             self.where = None if self.where is None else self.where.swapaxes(0, 1)
             self.others = [a.swapaxes(0, 1) for a in self.others]
@@ -294,8 +293,8 @@ class Staging:
         if self.where is not None:
             mask, present = np.ascontiguousarray(self.where[index]), np.empty(len(buffer), np.bool_)
             absent = np.where(np.signbit(temperatures), np.inf, -np.inf).astype(self.dtype)
-            fill_masked(buffer, mask, absent, present)
-        others = tuple(load(a[index], np.empty(source.shape, self.dtype)) for a in self.others)
+            mask_rows(buffer, mask, absent, present)
+        others = tuple(load_rows(a[index], np.empty(source.shape, self.dtype)) for a in self.others)
         if self.in_place:
             results: tuple[Array, ...] = (buffer,)
         else:
@@ -304,21 +303,21 @@ class Staging:
         for result, out in zip(results, self.outs, strict=True):
             if self.where is not None and self.fill is not None:
                 result[~mask] = self.fill
-            store(result, out[index], self.streamed)
+            store_rows(result, out[index], self.streamed)
         release("stage", buffer)
 
 
 def lies_side_by_side(array: Array) -> bool:
-    """Rows side by side in memory, their classes apart?"""
+    """Whether rows are neighbours in memory, and the classes of each row are strided."""
     return array.shape[-2] > 1 and array.strides[-2] == array.itemsize
 
 
 def starts_at_lines(array: Array) -> bool:
-    """Does each row begin at a cache line?"""
+    """Whether each row begins at a cache line."""
     return array.ctypes.data % LINE_BYTES == 0 and array.strides[0] % LINE_BYTES == 0
 
 
-def load(source: Array, buffer: Array) -> Array:
+def load_rows(source: Array, buffer: Array) -> Array:
     """buffer[...] = source, of another type or layout."""
     if source.dtype == buffer.dtype and lies_side_by_side(source):
         transpose_into(source.T, buffer, False)
@@ -327,7 +326,7 @@ def load(source: Array, buffer: Array) -> Array:
     return buffer
 
 
-def store(result: Array, target: Array, streamed: bool) -> None:
+def store_rows(result: Array, target: Array, streamed: bool) -> None:
     """target[...] = result; past the caches if it is streamed and the layout allows it."""
     if target.dtype == result.dtype and lies_side_by_side(target):
         transpose_into(result, target.T, streamed and starts_at_lines(target.T))
@@ -339,29 +338,3 @@ def rows_in_range(rows: int, classes: int) -> int:
     """Rows in one range: enough to be worth a thread, few enough to balance and to interrupt."""
     step = max(STEP // classes, min(rows // 32, 8 * STEP // classes), 1)
     return -(-step // LANES) * LANES if classes <= SHORT else step
-
-
-def contiguous_rows(
-    x: object, axis: Axis, temperature: object, where: object
-) -> tuple[Array, Array] | None:
-    """(x as rows, temperature) if the kernels can read x as it lies, without a further look.
-
-    This is the everyday call: a contiguous float array, its last axis, one temperature, no mask.
-    """
-    if (
-        type(x) is not np.ndarray
-        or where is not None
-        or type(axis) is not int
-        or axis != -1
-        or (type(temperature) is not float and not is_small_int(temperature))
-        or temperature != temperature
-        or (x.dtype is not FLOAT32 and x.dtype is not FLOAT64)
-        or x.size == 0
-        or x.ndim == 0
-    ):
-        return None
-    flags = x.flags
-    if not (flags.c_contiguous and flags.aligned):
-        return None
-    source = x if flags.writeable else unlocked(x)
-    return source.reshape(-1, x.shape[-1]), np.array([temperature], np.float64)

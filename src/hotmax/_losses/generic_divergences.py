@@ -1,10 +1,10 @@
-"""KL and distillation on arrays of other libraries, by the formulas of `_kernels/divergence`.
+"""KL and distillation on arrays of other libraries, by the formulas of the kernels.
 
-Gaps of logits are counted in a unit in which the temperature `tau` is applied to them: that of
-the logits, with tau = |T|, for distillation; gaps over T, with tau = 1, for KL.
+The formulas are explained in `_kernels/losses/divergence.py`. For distillation gaps are differences
+of logits, and tau = |T|; for KL gaps are divided by T, and tau = 1.
 
 A library differentiates these formulas itself. Its gradients are right while (x - y) / T^2, and the
-loss, are within the type; beyond they may be nan. (Those of NumPy's arrays have no such end.)
+loss, are within the type; beyond they may be nan. (The kernels have no such limit.)
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def divergences(
 ) -> Array:
     """tau^2 KL of every row, given its gaps; at the `limit` T = 0 no mass is no class."""
     xp = first.xp
-    if not first.classes:  # two rows of nothing do not differ
+    if not first.classes:  # two empty rows do not differ
         return xp.squeeze(xp.zeros_like(tau), axis=-1)
     p, q = first.probabilities(), second.probabilities()
     none = first.zeros(p)

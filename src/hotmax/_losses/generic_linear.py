@@ -1,7 +1,7 @@
 """Cross entropy of a linear layer on arrays of other libraries, some rows at a time.
 
-A tile's logits are computed again for the gradient and never kept, so that of those only one tile
-is there at one time.
+The logits of a tile are recomputed for the gradient instead of kept, so that only one tile of them
+is in memory at a time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hotmax._core.arrays import is_other_library
 from hotmax._core.checks import as_class_numbers, check_reduction
 from hotmax._losses.generic import cross_entropy
 
-TILE = 3 << 22  # logits that are there at one time (50 MB of float32)
+TILE_LOGITS = 3 << 22  # logits in memory at one time (50 MB of float32)
 
 
 def linear_cross_entropy(
@@ -66,7 +66,7 @@ def linear_cross_entropy(
             reduction="none",
         )
 
-    step = max(TILE // max(classes, 1), 16)
+    step = max(TILE_LOGITS // max(classes, 1), 16)
     shared = (weight, bias, temperature)
     flat, backend = xp.reshape(hidden, (rows, features)), backend_of(hidden)
     if rows <= step or backend is None:

@@ -1,4 +1,4 @@
-"""Cross entropy of a linear layer, without its logits ever being there all at once."""
+"""Cross entropy of a linear layer, whose logits are computed a tile of rows at a time."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from hotmax._core.checks import (
 from hotmax._kernels.softmax.short import SHORT
 from hotmax._losses import generic_linear
 from hotmax._losses.cross_entropy import label_losses
+from hotmax._losses.generic_linear import TILE_LOGITS
 
-TILE = 3 << 22  # logits that are there at one time (50 MB of float32)
-CLASSES = 4096  # of the weight's gradient that are added to at one time
+GRADIENT_CLASSES = 4096  # classes whose gradient by the weight is added at one time
 TASK = 8  # rows of logits that a thread takes at one time
 
 
 def _tiles(rows: int, classes: int) -> list[slice]:
-    """Rows whose logits are there together: enough for BLAS to be fast."""
-    step = max(min(TILE // max(classes, 1), rows), 16)
+    """Rows whose logits are computed together: enough for BLAS to be fast."""
+    step = max(min(TILE_LOGITS // max(classes, 1), rows), 16)
     return [slice(first, min(first + step, rows)) for first in range(0, rows, step)]
 
 
@@ -155,7 +155,7 @@ class _Layer:
             self.d_hidden = np.zeros_like(self.hidden)
             self.d_weight = np.zeros_like(self.weight)
             self.d_bias = np.zeros(classes)
-            product = np.empty((min(CLASSES, classes), self.weight.shape[1]), kind)
+            product = np.empty((min(GRADIENT_CLASSES, classes), self.weight.shape[1]), kind)
         if not (tiles and classes):
             return
         size = tiles[0].stop
@@ -174,8 +174,8 @@ class _Layer:
                 np.matmul(g, self.weight, out=self.d_hidden[tile])
                 if self.bias is not None:
                     self.d_bias += g.sum(axis=0, dtype=np.float64)
-                for first in range(0, classes, CLASSES):
-                    some = slice(first, min(first + CLASSES, classes))
+                for first in range(0, classes, GRADIENT_CLASSES):
+                    some = slice(first, min(first + GRADIENT_CLASSES, classes))
                     part = product[: some.stop - first]
                     np.matmul(g[:, some].T, self.hidden[tile], out=part)
                     self.d_weight[some] += part

@@ -32,7 +32,7 @@ from hotmax._regression.summary import (
     infer,
     summarise,
 )
-from hotmax._regression.targets import numbers_of, target_probabilities, weigh
+from hotmax._regression.targets import class_numbers_of, target_probabilities, weigh
 from hotmax._softmax.functions import log_softmax, softmax
 
 KEPT = 200  # coefficients up to which a fit takes their covariance along
@@ -189,7 +189,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y = column_or_1d(y, warn=True)
             check_classification_targets(y)
             classes = np.unique(y) if classes is None else classes
-            labels = numbers_of(y, classes)
+            labels = class_numbers_of(y, classes)
         if classes.size < 2:
             raise ValueError(
                 "SoftmaxRegression needs samples of at least 2 classes in the data, but the data "

@@ -26,7 +26,7 @@ from hotmax._kernels.softmax.derivatives import direction_rows
 from hotmax._losses.cross_entropy import label_losses, target_losses
 from hotmax._softmax.functions import softmax
 
-TILE = 1 << 19  # entries of X in a tile: 4 MB of float64, which stay in the cache
+TILE_ENTRIES = 1 << 19  # entries of X in a tile: 4 MB of float64, which stay in the cache
 LARGE = 1 << 20  # entries of X
 CHUNKS = 16  # sums that are kept apart, at most
 APART = 1 << 20  # entries of all of them, at most, if there are more than two
@@ -164,7 +164,7 @@ class Data:
 
 def row_blocks(rows: int, width: int) -> list[slice]:
     """Slices of rows of that many entries each."""
-    step = max(TILE // max(width, 1), 16)
+    step = max(TILE_ENTRIES // max(width, 1), 16)
     return [slice(first, min(first + step, rows)) for first in range(0, rows, step)]
 
 

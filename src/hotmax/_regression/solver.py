@@ -60,7 +60,7 @@ def one_thread_each() -> Iterator[None]:
         yield
 
 
-class Report:
+class ProgressLine:
     """Progress on the standard error: a line that changes on a terminal, else one a second."""
 
     def __init__(self, verbose: int, tol: float, max_iter: int) -> None:
@@ -68,7 +68,7 @@ class Report:
         self.last = -np.inf
         self.status: Any = None
 
-    def __enter__(self) -> Report:
+    def __enter__(self) -> ProgressLine:
         if self.verbose and sys.stderr.isatty():
             try:
                 from rich.console import Console
@@ -128,7 +128,7 @@ class Search:
         """The point that was evaluated last is the new one."""
         self.value, self.norm, self.reached = self.tried
 
-    def run(self, solver: str, report: Report) -> str:
+    def run(self, solver: str, report: ProgressLine) -> str:
         """Search until the gradient is within tol or nothing is gained; says why it ended."""
 
         def step(intermediate_result: Any) -> None:
@@ -190,10 +190,10 @@ def solve(
     L-BFGS has many rows multiplied in float32, in which a visit takes two thirds of the time, until
     the gradient is down to what that can tell for sure; float64 goes on, and has the last word.
     """
-    with Report(verbose, tol, max_iter) as report, one_thread_each():
+    with ProgressLine(verbose, tol, max_iter) as report, one_thread_each():
         search = Search(objective, start, tol, max_iter)
-        narrow = solver == "lbfgs" and objective.data.is_large and search.coordinates.is_mild
-        if narrow and search.norm > tol:
+        in_float32 = solver == "lbfgs" and objective.data.is_large and search.coordinates.is_mild
+        if in_float32 and search.norm > tol:
             search.tol = max(tol * (1.0 - SURE), search.norm * SURE)
             objective.compute_in(FLOAT32)
             search.run("lbfgs", report)

@@ -19,8 +19,8 @@ def target_probabilities(y: Array) -> Array:
     return y
 
 
-def numbers_of(y: Array, classes: Array) -> Array:
-    """The place of each label among the classes."""
+def class_numbers_of(y: Array, classes: Array) -> Array:
+    """The class number of each label: its index among the classes."""
     indices = np.searchsorted(classes, y)
     indices[indices == classes.size] = 0
     wrong = np.flatnonzero(classes[indices] != y)

@@ -21,9 +21,9 @@ from hotmax._kernels.numeric.sparse import add_squares
 from hotmax._regression.objective import Data, Passes, row_blocks
 
 SQUARE = 1024  # columns up to which all their products are taken, whatever the rows are
-LARGEST = 4096  # the same, if the square is no larger than an array of rows x classes
-SAMPLE = 4  # rows for each column, to take products of
-LEAST = 2048  # rows
+MOST_COLUMNS = 4096  # the same, if the square is no larger than an array of rows x classes
+ROWS_PER_COLUMN = 4  # rows for each column, to take products of
+LEAST_SAMPLED_ROWS = 2048  # rows
 OFFSET = 300.0  # means over deviations, and deviations, that leave float32 digits enough
 
 
@@ -101,7 +101,7 @@ def column_moments(data: Data) -> tuple[Array, Array]:
 def column_products(data: Data) -> tuple[Array, Array, int]:
     """(means, products, rows) of evenly spaced rows; only the lower triangle of the products."""
     rows, features = data.x.shape
-    step = max(rows // max(SAMPLE * features, LEAST), 1)
+    step = max(rows // max(ROWS_PER_COLUMN * features, LEAST_SAMPLED_ROWS), 1)
     chosen = np.arange(0, rows, step)
     s = np.ones(chosen.size) if data.weights is None else data.weights[chosen]
     total = float(s.sum())
@@ -129,7 +129,7 @@ def whiten(data: Data, price: Array) -> Coordinates:
     price = np.broadcast_to(price, data.shape).mean(axis=0)
     level = np.sqrt(curve + price[-1]) if data.intercept else 1.0
     price = price[:features]
-    small = features**2 <= 2 * rows * data.classes and features <= LARGEST
+    small = features**2 <= 2 * rows * data.classes and features <= MOST_COLUMNS
     if features <= SQUARE or small:
         means, products, used = column_products(data)
         diagonal_indices = np.diag_indices(features)

@@ -16,7 +16,7 @@ from hotmax._core.checks import as_integer
 from hotmax._sampling.steps import MOST_STEPS, Number
 from hotmax._softmax.functions import log_softmax
 
-WIDTH = Number("width", 1, MOST_STEPS, whole=True)
+BEAM_WIDTH = Number("width", 1, MOST_STEPS, whole=True)
 LENGTH = Number("length", 1, MOST_STEPS, whole=True)
 PENALTY = Number("length_penalty", -math.inf, math.inf, open_low=True, open_high=True)
 
@@ -168,7 +168,7 @@ def beam_search(
     """
     if not callable(step):
         raise TypeError(f"step must be callable, got {step!r}")
-    wide, most = int(WIDTH.check(width)), int(LENGTH.check(length))
+    wide, most = int(BEAM_WIDTH.check(width)), int(LENGTH.check(length))
     penalty = PENALTY.check(length_penalty)
     if not is_real(temperature):
         raise TypeError(f"temperature must be one number, got {temperature!r}")

@@ -17,13 +17,19 @@ from hotmax._core.arrays import (
 from hotmax._core.checks import as_bool
 from hotmax._core.rows import Block, RowPlan
 from hotmax._kernels.sampling import filters
-from hotmax._kernels.sampling.inversion import NO_CLASS, SUM_BLOCK, TOO_FEW, draw_lanes, draw_rows
+from hotmax._kernels.sampling.inversion import (
+    NO_CLASS,
+    TOO_FEW,
+    WEIGHT_BLOCK,
+    draw_lanes,
+    draw_rows,
+)
 from hotmax._kernels.softmax.short import SHORT
 from hotmax._sampling.seeds import Seeds, as_seeds
 from hotmax._sampling.steps import MOST_DRAWS, Number, Program, in_order, program
 
 SIZE = Number("size", 1, MOST_DRAWS, whole=True)
-NOTHING = np.empty(0)
+NO_MU = np.empty(0)
 ROWS_TOGETHER = 4  # long rows in a block at least: they share their scratch memory
 
 
@@ -53,7 +59,7 @@ def draw(
     stream: int = 0,
     first_tie: bool = False,
     replace: bool = True,
-    mu: Array = NOTHING,
+    mu: Array = NO_MU,
 ) -> Array:
     """Class indices, (rows, size). mu holds mirostat's bounds, and then each draw's surprise."""
     out = np.empty((plan.count, size), np.int64)
@@ -64,7 +70,7 @@ def draw(
         x, drawn, temperatures = block.x, out[block.rows], block.temperatures
         keys, numbers = seeds.part(block.rows)
         if plain:
-            totals = np.empty((-(-plan.classes // SUM_BLOCK), 2))
+            totals = np.empty((-(-plan.classes // WEIGHT_BLOCK), 2))
             kernel(x, drawn, temperatures, keys, numbers, stream, first_tie, totals, 0, len(x))
             return
         filters.sample_rows(
@@ -88,7 +94,7 @@ def draw(
     return out
 
 
-def cut(plan: RowPlan, steps: Program, seeds: Seeds, stream: int = 0, mu: Array = NOTHING) -> Array:
+def cut(plan: RowPlan, steps: Program, seeds: Seeds, stream: int = 0, mu: Array = NO_MU) -> Array:
     """The logits after the steps, in the shape of x."""
     flat = np.empty((plan.count, plan.classes), plan.compute_dtype)
     status = np.full(plan.count, NO_CLASS)

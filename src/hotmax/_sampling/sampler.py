@@ -22,8 +22,9 @@ from hotmax._core.arrays import (
 )
 from hotmax._core.checks import as_integer
 from hotmax._core.rows import RowPlan
+from hotmax._kernels.numeric.arithmetic import LARGEST_FLOAT64
 from hotmax._kernels.sampling.random import STREAMS
-from hotmax._sampling.sample import NOTHING, check_ties, cut, draw
+from hotmax._sampling.sample import NO_MU, check_ties, cut, draw
 from hotmax._sampling.seeds import as_keys, as_seeds
 from hotmax._sampling.steps import ORDERS, Number, check_step, in_order, program
 
@@ -32,7 +33,6 @@ PENALTY_RANGE = (-float("inf"), float("inf"))
 FREQUENCY = Number("frequency", *PENALTY_RANGE, open_low=True, open_high=True)
 PRESENCE = Number("presence", *PENALTY_RANGE, open_low=True, open_high=True)
 Biases = Mapping[int, float] | Iterable[int]
-LARGEST = float(np.finfo(np.float64).max)
 PENALTIES = {"repetition": REPETITION, "frequency": FREQUENCY, "presence": PRESENCE}
 
 
@@ -100,7 +100,7 @@ class Sampler:
             llama=order == "llama.cpp",
         )
         self.mirostat = check_step("mirostat", given["mirostat"]) if "mirostat" in given else None
-        self.mu = NOTHING
+        self.mu = NO_MU
         self.calls = 0
         self.first_tie = check_ties(ties)
         self._steps = dict(steps)
@@ -130,7 +130,9 @@ class Sampler:
         if self.mirostat:
             target, rate = self.mirostat
             with np.errstate(over="ignore"):  # beyond float64 it is as good as the largest number
-                self.mu = np.clip(bounds - rate * (surprise - target), -LARGEST, LARGEST)
+                self.mu = np.clip(
+                    bounds - rate * (surprise - target), -LARGEST_FLOAT64, LARGEST_FLOAT64
+                )
         self.calls += 1
         result = drawn.reshape(shape)
         return from_numpy(result if result.ndim else result[()], logits)
@@ -156,9 +158,9 @@ class Sampler:
     def _bounds(self, plan: RowPlan) -> Array:
         """mirostat's mu for each row."""
         if self.mirostat is None:
-            return NOTHING
+            return NO_MU
         if not self.mu.size:
-            return np.full(plan.count, min(2.0 * self.mirostat[0], LARGEST))
+            return np.full(plan.count, min(2.0 * self.mirostat[0], LARGEST_FLOAT64))
         if self.mu.size != plan.count:
             raise ValueError(
                 f"logits must keep their {self.mu.size} rows from call to call under mirostat, "

@@ -11,7 +11,7 @@ from hotmax._core.arrays import Array, refuse_masked
 from hotmax._core.checks import as_seed
 
 OTHERS = ", or an array with one for each row"
-ACCEPTED = f"an int from 0 to 2**64 - 1{OTHERS}"
+ACCEPTED_SEEDS = f"an int from 0 to 2**64 - 1{OTHERS}"
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,14 @@ def as_keys(seed: object) -> Array:
     refuse_masked(seed, "seed")
     if isinstance(seed, np.ndarray) and seed.dtype.kind in "iu":
         if seed.size and seed.min() < 0:
-            raise ValueError(f"seed must be {ACCEPTED}, got {seed.min()}")
+            raise ValueError(f"seed must be {ACCEPTED_SEEDS}, got {seed.min()}")
         return seed.astype(np.uint64)
     if isinstance(seed, np.ndarray) and seed.dtype != object:
-        raise TypeError(f"seed must be {ACCEPTED}, got an array of {seed.dtype}")
+        raise TypeError(f"seed must be {ACCEPTED_SEEDS}, got an array of {seed.dtype}")
     if not isinstance(seed, np.ndarray | list | tuple):
         return np.array(as_seed(seed, OTHERS), np.uint64)
     try:  # as objects: else ints on both sides of 2**63 become floats, and bools ints
         each = np.array(seed, dtype=object)
     except ValueError:
-        raise ValueError(f"seed must be {ACCEPTED}, got a ragged list") from None
+        raise ValueError(f"seed must be {ACCEPTED_SEEDS}, got a ragged list") from None
     return np.array([as_seed(one, OTHERS) for one in each.flat], np.uint64).reshape(each.shape)

@@ -25,7 +25,7 @@ def eye(at: LogitsProblem) -> Array:
 
 
 def shares_and_rest(at: LogitsProblem) -> tuple[Array, Array]:
-    """p and 1 - p, as (..., n, 1): what the other classes have, added up."""
+    """p, and 1 - p as the sum over the other classes, which keeps its digits."""
     xp, p = at.xp, at.probabilities()
     apart = xp.where(eye(at), at.zeros(p[..., None]), xp.expand_dims(p, axis=-2))
     return p, xp.sum(apart, axis=-1)
@@ -78,10 +78,10 @@ def directional_derivative(
             f"{name} must broadcast to the shape of x, {at.layout.shape}, got {tuple(v.shape)}"
         ) from None
     p = at.probabilities()
-    some = at.present() & (p != 0)
-    v = xp.where(some, at.rows(v), at.zeros(p))
+    counts = at.present() & (p != 0)
+    v = xp.where(counts, at.rows(v), at.zeros(p))
     unit = direction_unit(at, v)
-    off = deviations(at, p, v * unit, some)
+    off = deviations(at, p, v * unit, counts)
     return at.result(at.entries(at.divided(p * off) / unit))
 
 
@@ -94,16 +94,16 @@ def direction_unit(at: LogitsProblem, v: Array) -> Array:
     return xp.where(most > reach.high, one / reach.root, small)
 
 
-def deviations(at: LogitsProblem, p: Array, v: Array, some: Array) -> Array:
-    """v less its mean under p, taken from the class that has most of the mass: no digit is lost."""
+def deviations(at: LogitsProblem, p: Array, v: Array, counts: Array) -> Array:
+    """v minus its mean under p, by differences from the likeliest class, to keep digits."""
     xp, none = at.xp, at.zeros(v)
     if not at.classes:
         return v
-    first = xp.expand_dims(xp.argmax(xp.where(some, p, none - 1.0), axis=-1), axis=-1)
+    first = xp.expand_dims(xp.argmax(xp.where(counts, p, none - 1.0), axis=-1), axis=-1)
     chosen = xp.arange(at.classes, **placement(p)) == first
     base = xp.sum(xp.where(chosen, v, none), axis=-1, keepdims=True)
-    gap = xp.where(some, v - base, none)
-    return xp.where(some, gap - xp.sum(p * gap, axis=-1, keepdims=True), none)
+    gap = xp.where(counts, v - base, none)
+    return xp.where(counts, gap - xp.sum(p * gap, axis=-1, keepdims=True), none)
 
 
 def softmax_jvp(
@@ -119,14 +119,14 @@ def softmax_vjp(
 
 
 def centred_logits(at: LogitsProblem) -> tuple[Array, Array, Array]:
-    """p, z = x / T less its mean, and T; z is 0 without mass and at the limits, where T is 1."""
+    """(p, z, T): z is x / T minus its mean; 0 without mass, and at the limits, where T is 1."""
     xp, p, x, t = at.xp, at.probabilities(), at.rows(at.x), at.divisor()
     one = xp.ones_like(t)
     usual = (t != 0) & (xp.abs(t) < math.inf)
     t = xp.where(usual, t, one)
-    some = usual & (p != 0) & (xp.abs(x) < math.inf)
-    quarter = xp.where(xp.abs(t) > 1, one / 4, one)  # x - x' may be beyond all numbers
-    off = deviations(at, p, xp.where(some, x, at.zeros(x)) * quarter, some)
+    counts = usual & (p != 0) & (xp.abs(x) < math.inf)
+    quarter = xp.where(xp.abs(t) > 1, one / 4, one)  # differences of x may overflow
+    off = deviations(at, p, xp.where(counts, x, at.zeros(x)) * quarter, counts)
     return p, off / (t * quarter), t
 
 

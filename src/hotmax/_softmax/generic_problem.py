@@ -162,7 +162,7 @@ def reduced_losses(at: LogitsProblem, losses: Array, reduction: str, count: Any)
 
 
 def quiet(at: LogitsProblem, counted: Array) -> Array:
-    """The logits with 0 in the rows that are ignored, so that nothing in them shows."""
+    """The logits with 0 in the rows that are ignored, so that their values have no effect."""
     kept = at.xp.reshape(counted, at.layout.reduced)
     return at.xp.where(kept, at.x, at.zeros(at.x))
 

@@ -65,7 +65,7 @@ def logsumexp(
     there = usual & (values > -infinity)
     divisor = xp.where(usual, sign * t, one)
     peak = stop_gradient(xp.where(usual, top, zero))
-    quarter = xp.where(divisor > 1, one / 4, one)  # x - max may be beyond all numbers
+    quarter = xp.where(divisor > 1, one / 4, one)  # x - max may overflow
     d = xp.where(there, xp.where(there, values, peak) * quarter - peak * quarter, zero)
     far = d / (divisor * quarter) < LEAST[bits(xp, like)]
     there = there & ~far

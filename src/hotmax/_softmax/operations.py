@@ -20,7 +20,10 @@ SOFTMAX = KernelSet(
         (LONGEST_BUFFERED, entries.softmax_overlapped),
         (ANY_LENGTH, entries.softmax_rows),
     ),
-    float64=((LONGEST_TILED64, entries.softmax_tiled64), (ANY_LENGTH, entries.softmax_grouped64)),
+    float64=(
+        (LONGEST_TILED64, entries.softmax_tiled64),
+        (ANY_LENGTH, entries.softmax_grouped64),
+    ),
     finish=kernels.softmax_block,
     reduces=False,
     empty=0.0,

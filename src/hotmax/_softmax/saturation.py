@@ -1,7 +1,7 @@
-"""Is a softmax saturated, so that nothing can be learnt through it; and at which temperature not.
+"""How saturated a softmax is, and the temperature at which it is not.
 
-The derivative of a probability by its own logit is p (1 - p): it vanishes where one class has it
-all. Logits of a large variance do that, and it is why attention divides by sqrt(features).
+The derivative of a probability by its own logit is p (1 - p): it vanishes where one class has all
+the mass. Logits of large variance cause that, which is why attention divides by sqrt(features).
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from hotmax._backends.operation import NATIVE, NUMBERS, dispatch, operation
 from hotmax._core.arrays import Array, Axis
 from hotmax._core.checks import as_real, check_probabilities
 from hotmax._core.rows import RowPlan
+from hotmax._kernels.numeric.arithmetic import LARGEST_FLOAT64
 from hotmax._kernels.softmax.saturation import jacobian_norms
 from hotmax._softmax.functions import entropy, softmax
-from hotmax._softmax.target_entropy import LARGEST, limits, solve
+from hotmax._softmax.target_entropy import limits, solve_temperature
 
 PEAKED = 0.99  # a row with a larger probability is saturated
-CHUNK = 1 << 20  # logits at a time
-SAMPLE = 1 << 22  # logits from which the temperature is worked out
+LOGITS_AT_ONCE = 1 << 20  # logits at a time
+SAMPLED_LOGITS = 1 << 22  # logits from which the temperature is worked out
 EDGES = np.linspace(-12.0, 0.0, 49)  # bins of log10 p
 
 
@@ -142,7 +143,7 @@ def saturation(
         raise ValueError("temperature must not be 0: softmax has no derivative there")
 
     def chunks() -> Iterator[tuple[Array, Array | None]]:
-        step = max(CHUNK // max(plan.classes, 1), 1)
+        step = max(LOGITS_AT_ONCE // max(plan.classes, 1), 1)
         for first in range(0, plan.count, step):
             part = slice(first, first + step)
             allowed = None if mask is None else mask[part]
@@ -207,7 +208,7 @@ def attention_saturation(
         raise ValueError("temperature must not be 0: softmax has no derivative there")
 
     def chunks() -> Iterator[tuple[Array, Array | None]]:
-        step = max(CHUNK // max(heads.keys, 1), 1)
+        step = max(LOGITS_AT_ONCE // max(heads.keys, 1), 1)
         for head in range(math.prod(heads.lead)):
             index = heads.index(head)
             keys = heads.k[heads.kv_index(head // heads.group)].astype(np.float64)
@@ -234,16 +235,18 @@ def attention_saturation(
 
 
 def quarters(x: Array, temperature: Array, mask: Array | None) -> Array:
-    """A quarter of (x - max) / T: of every finite x a finite number, down to the largest there is.
+    """(x - max) / T / 4, which is finite for every finite x: at least the smallest finite number.
 
-    Below temperature 0 the minimum is taken off. What is not finite stays so.
+    Below temperature 0 the minimum is subtracted. Infinities and nan are unchanged.
     """
     values = x * np.copysign(1.0, temperature)
     finite = np.isfinite(values) if mask is None else np.isfinite(values) & mask
     top = np.where(finite, values, -np.inf).max(-1, keepdims=True, initial=-np.inf)
-    scale = np.where(np.abs(temperature) > 2.0**-900, 0.25, 1.0)  # which spares subnormal x
+    scale = np.where(
+        np.abs(temperature) > 2.0**-900, 0.25, 1.0
+    )  # a quarter of a subnormal x would lose digits
     shifted = (values * scale - top * scale) / np.abs(temperature) * (0.25 / scale)
-    return np.where(finite, np.maximum(shifted, -LARGEST), values)
+    return np.where(finite, np.maximum(shifted, -LARGEST_FLOAT64), values)
 
 
 def tally(
@@ -253,11 +256,11 @@ def tally(
     target: float | None,
     scale: float | None,
 ) -> Saturation:
-    """All figures from rows of logits, which come as quarters, and which errors call `name`.
+    """All figures from rows of logits as `quarters` gives them; errors call the argument `name`.
 
-    The temperature is worked out from evenly spaced rows, if they are many.
+    Of many rows, the temperature is computed from evenly spaced ones.
     """
-    every = -(-size // SAMPLE) or 1
+    every = -(-size // SAMPLED_LOGITS) or 1
     entropies, limits, peaks, norms, variances = [], [], [], [], []
     slope_sum, slope_max, entries, seen = 0.0, 0.0, 0, 0
     counts = np.zeros((2, len(EDGES) - 1), np.int64)
@@ -287,8 +290,8 @@ def tally(
         entries += int(n.sum())
         for number, values in enumerate((p[present], slope[present])):
             with np.errstate(divide="ignore"):
-                places = np.clip(np.log10(values), EDGES[0], EDGES[-1])
-            counts[number] += np.histogram(places, EDGES)[0]
+                bounded = np.clip(np.log10(values), EDGES[0], EDGES[-1])
+            counts[number] += np.histogram(bounded, EDGES)[0]
         picked = slice(-seen % every, None, every)
         kept.append(np.where(present, logits, -np.inf)[picked])
         seen += len(p)
@@ -346,5 +349,9 @@ def temperature_or_none(logits: Array, target: float) -> float | None:
     low, high = limits(logits[None])
     if not low <= target <= high:
         return None
-    found = 4.0 * float(solve(logits[None], np.array([target]))[0])
-    return None if LARGEST / 1024.0 < found < math.inf and (logits == -LARGEST).any() else found
+    found = 4.0 * float(solve_temperature(logits[None], np.array([target]))[0])
+    return (
+        None
+        if LARGEST_FLOAT64 / 1024.0 < found < math.inf and (logits == -LARGEST_FLOAT64).any()
+        else found
+    )

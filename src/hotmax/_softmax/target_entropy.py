@@ -10,10 +10,10 @@ import numpy as np
 from hotmax._backends.operation import NATIVE, NUMBERS, dispatch, operation
 from hotmax._core.arrays import Array, Axis, as_array
 from hotmax._core.rows import RowPlan
+from hotmax._kernels.numeric.arithmetic import LARGEST_FLOAT64
 from hotmax._softmax.functions import entropy, softmax
 
-LARGEST = float(np.finfo(np.float64).max)
-STEPS = 200  # enough to halve from the smallest to the largest number and on to the last bit
+MOST_ITERATIONS = 200  # enough for bisection over all of float64, to the last bit
 
 
 @operation(NUMBERS, typed_by=())
@@ -74,9 +74,9 @@ def temperature_for_entropy(
     if not some.any():
         raise ValueError("logits must have a row with something in it")
     if not per_row:
-        return float(solve(x[some][None], aims[some][:1])[0])
+        return float(solve_temperature(x[some][None], aims[some][:1])[0])
     result = np.full(plan.count, np.nan)
-    result[some] = solve(x[some][:, None], aims[some])
+    result[some] = solve_temperature(x[some][:, None], aims[some])
     return result.reshape(shape) if shape else float(result[0])
 
 
@@ -86,7 +86,7 @@ def limits(x: Array) -> tuple[Array, Array]:
     return low, np.asarray(entropy(x, temperature=math.inf)).mean(-1)
 
 
-def solve(x: Array, target: Array) -> Array:
+def solve_temperature(x: Array, target: Array) -> Array:
     """The temperature of each group of rows (groups, rows, classes) for its mean entropy."""
     low, high = limits(x)
     near = np.isclose(target, high, rtol=4e-16, atol=0.0)  # log n, in anybody's rounding
@@ -118,16 +118,16 @@ def newton(x: Array, target: Array, low: Array) -> Array:
         gaps = np.where(present, x - x.max(-1, keepdims=True), 0.0)
         temperature = np.sqrt((gaps**2).sum((-1, -2)) / present.sum((-1, -2)))
     temperature = np.clip(temperature, 1e-300, 1e300)
-    below, above = np.full(temperature.shape, 5e-324), np.full(temperature.shape, LARGEST)
+    below, above = np.full(temperature.shape, 5e-324), np.full(temperature.shape, LARGEST_FLOAT64)
     active = np.arange(len(temperature))
     logarithmic = low == 0.0
-    for _ in range(STEPS):
+    for _ in range(MOST_ITERATIONS):
         t = temperature[active]
-        wide = t[:, None, None]
-        p = softmax(x[active], temperature=wide)
+        column = t[:, None, None]
+        p = softmax(x[active], temperature=column)
         got = np.asarray(entropy(x[active], temperature=t[:, None, None])).mean(-1)
         with np.errstate(all="ignore"):
-            z = np.where(p > 0.0, gaps[active] / wide, 0.0)
+            z = np.where(p > 0.0, gaps[active] / column, 0.0)
             slope = ((p * z * z).sum(-1) - (p * z).sum(-1) ** 2).mean(-1)
             off = np.where(
                 logarithmic[active],
@@ -151,8 +151,8 @@ def newton(x: Array, target: Array, low: Array) -> Array:
             break
     with np.errstate(over="ignore"):
         temperature = temperature / scale[:, 0, 0]
-    large = np.flatnonzero(temperature > LARGEST / 8)
+    large = np.flatnonzero(temperature > LARGEST_FLOAT64 / 8)
     if large.size:  # the bracket ends here, and the temperature may lie beyond float64
-        reached = np.asarray(entropy(given[large], temperature=LARGEST)).mean(-1)
+        reached = np.asarray(entropy(given[large], temperature=LARGEST_FLOAT64)).mean(-1)
         temperature[large] = np.where(reached < target[large], np.inf, temperature[large])
     return np.asarray(temperature)

@@ -27,7 +27,7 @@ from hotmax.calibration.method_score import (
     scores_by,
     share_estimate,
 )
-from hotmax.calibration.one_standard_error import compare
+from hotmax.calibration.one_standard_error import compare_losses
 from hotmax.calibration.ranks import Ranked, groups_aurc, groups_risk
 from hotmax.calibration.reliability import RiskCoverage, wilson
 from hotmax.calibration.scores import Scores
@@ -38,7 +38,7 @@ MOST_ROWS = 20_000  # to fit a calibrator with many parameters to
 MOST_LOGITS = 1 << 22  # in those rows
 MOST_CLASSES = {"matrix": 30, "dirichlet": 30, "histogram": 100, "isotonic": 100}
 WORST = 10  # classes to show
-LEAST = 10  # rows in which a class must be predicted to be among them
+LEAST_CLASS_ROWS = 10  # rows in which a class must be predicted to be among them
 COVERAGES = (0.9, 0.95, 0.99)
 
 Progress = Callable[[str, float], None]
@@ -81,7 +81,8 @@ class Assessment:
         scores: On the second; "none" first, then from the simplest on.
         advised: The simplest method within one standard error of the best nll.
         left_out: (method, why) of calibrators that were not tried.
-        worst_classes: The most overconfident of those with LEAST rows or more, the surest first.
+        worst_classes: The most overconfident classes of those predicted in LEAST_CLASS_ROWS rows
+            or more, the surest first.
         risk: The risk-coverage curve before calibration.
         sets: Conformal sets.
         set_rows: (rows of their fit, rows of their score).
@@ -143,7 +144,7 @@ def class_scores(before: Scores, after: Scores, classes: int) -> tuple[ClassScor
     sure = np.bincount(before.predictions, before.confidence, classes)
     later = np.bincount(after.predictions, after.confidence - after.correct, classes)
     later_rows = np.bincount(after.predictions, minlength=classes)
-    there = np.flatnonzero(rows >= LEAST)
+    there = np.flatnonzero(rows >= LEAST_CLASS_ROWS)
     _, high = wilson(hits[there], rows[there].astype(np.float64))
     surely = sure[there] / rows[there] - high  # the gap, at least
     found = []
@@ -226,7 +227,7 @@ def assess(examples: Examples, seed: int, progress: Progress) -> Assessment:
         score_rows=int(scoring.sum()),
         fit=fit,
         scores=tuple(scores),
-        advised=compare(losses, np.full(before.nll.size, 1.0 / before.nll.size)).chosen,
+        advised=compare_losses(losses, np.full(before.nll.size, 1.0 / before.nll.size)).chosen,
         left_out=tuple(left_out),
         worst_classes=class_scores(before, after, classes),
         risk=RiskCoverage(*groups_risk(ranked), groups_aurc(ranked)),

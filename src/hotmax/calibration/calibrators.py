@@ -31,14 +31,14 @@ from hotmax.calibration.parameters import (
     MOST_LISTS,
     MOST_OBJECTS,
     VERSION,
+    as_json,
     check_top,
-    plain,
     restored,
 )
 from hotmax.calibration.temperature import fit_examples
 from hotmax.calibration.temperature_fit import TemperatureFit
 
-SMALLEST = 1e-12  # for a classifier's probabilities, as in scikit-learn: trees give exact zeros
+SMALLEST_PROBABILITY = 1e-12  # of a classifier: trees give exact zeros
 
 
 class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -178,7 +178,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "penalty": float(penalty),
             "bins": int(bins),
             "classes": self.n_features_in_,
-            "parameters": {k: plain(v) for k, v in self.parameters_.items()},
+            "parameters": {k: as_json(v) for k, v in self.parameters_.items()},
         }
         text = json.dumps(data, allow_nan=False)
         try:
@@ -302,7 +302,7 @@ def outputs_of(estimator: Any, X: object) -> tuple[Array, str]:
             return scores, "logits"
     if hasattr(estimator, "predict_proba"):
         p = np.asarray(estimator.predict_proba(X), np.float64)
-        return np.maximum(p, SMALLEST), "probabilities"
+        return np.maximum(p, SMALLEST_PROBABILITY), "probabilities"
     raise TypeError(
         "estimator must be a fitted classifier with decision_function or predict_proba, got "
         f"{type(estimator).__name__}"

@@ -16,7 +16,7 @@ import numpy as np
 from hotmax._core.arrays import Array
 from hotmax._core.checks import as_integer, as_real
 from hotmax.calibration.examples import Examples, one_temperature, read, read_rows, shape_of
-from hotmax.calibration.scores import probabilities
+from hotmax.calibration.scores import row_probabilities
 
 METHODS = ("lac", "aps", "raps")
 
@@ -29,7 +29,7 @@ class Conformal:
         method: "lac", "aps" or "raps".
         coverage: The share of rows whose set holds the label, at least.
         threshold: Classes whose score is at most this are in the set; inf takes them all.
-        classes: The number of classes.
+        num_classes: The number of classes.
         temperature: Of the logits.
         penalty, free: For "raps": what each class beyond the `free` likeliest ones adds.
         rows: The rows of the fit.
@@ -38,7 +38,7 @@ class Conformal:
     method: str
     coverage: float
     threshold: float
-    classes: int
+    num_classes: int
     temperature: float
     penalty: float
     free: int
@@ -59,16 +59,16 @@ class Conformal:
         A class that is not there (-inf, or False in `where`) is in no set.
         """
         x, mask = read_rows(logits, where=where, input=input, suspicious=False)
-        if x.shape[1] != self.classes:
-            raise ValueError(f"logits must have {self.classes} classes, got {x.shape[1]}")
+        if x.shape[1] != self.num_classes:
+            raise ValueError(f"logits must have {self.num_classes} classes, got {x.shape[1]}")
         examples = unlabelled(x, mask, input)
-        p = probabilities(examples, self.temperature, 0, examples.rows)
+        p = row_probabilities(examples, self.temperature, 0, examples.rows)
         if np.isnan(p).any():
             row = int(np.argmax(np.isnan(p).any(1)))
             raise ValueError(f"logits: row {row} holds nan, or nothing but -inf")
         inside = scores_of(p, self.method, self.penalty, self.free) <= self.threshold
         there = np.isfinite(examples.block(0, examples.rows)) | (p > 0)
-        shape = (*shape_of(logits)[:-1], self.classes)
+        shape = (*shape_of(logits)[:-1], self.num_classes)
         result: Array = (inside & there).reshape(shape)
         return result
 
@@ -86,14 +86,14 @@ class Conformal:
             logits, labels, ignore_index=ignore_index, where=where, input=input, name="labels"
         )
         hard = labels_of(examples)
-        inside = self.sets(logits, where=where, input=input).reshape(-1, self.classes)
+        inside = self.sets(logits, where=where, input=input).reshape(-1, self.num_classes)
         counted = np.flatnonzero(examples.weight_of_rows() > 0)
         sizes = inside[counted].sum(1)
         return ConformalEvaluation(
             promised=self.coverage,
             coverage=float(inside[counted, hard[counted]].mean()),
             mean_size=float(sizes.mean()),
-            sizes=np.bincount(sizes, minlength=self.classes + 1),
+            sizes=np.bincount(sizes, minlength=self.num_classes + 1),
             rows=int(counted.size),
         )
 
@@ -232,7 +232,7 @@ def fit(
     counted = np.flatnonzero(examples.weight_of_rows() > 0)
     temperature = one_temperature(temperature)
     free = min(int(free), sys.maxsize)  # more classes than there can be
-    p = probabilities(examples, temperature, 0, examples.rows)[counted]
+    p = row_probabilities(examples, temperature, 0, examples.rows)[counted]
     if np.isnan(p).any():
         row = int(counted[np.argmax(np.isnan(p).any(1))])
         raise ValueError(f"logits: row {row} holds nan, or nothing but -inf")
@@ -244,7 +244,7 @@ def fit(
         method=method,
         coverage=float(coverage),
         threshold=math.inf if at == counted.size else float(scores[order[at]]),
-        classes=examples.classes,
+        num_classes=examples.classes,
         temperature=temperature,
         penalty=float(penalty),
         free=int(free),

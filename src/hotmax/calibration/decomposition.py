@@ -15,7 +15,7 @@ from hotmax.calibration.examples import Examples, step_of
 from hotmax.calibration.request import MetricOptions, Request, average, request
 from hotmax.calibration.temperature import fit_examples
 
-STEP = 0.5  # in log T. A row's score goes from one limit to the other over some 3
+LOG_TEMPERATURE_STEP = 0.5  # in log T. A row's score goes from one limit to the other over some 3
 FINEST = 1e-9  # of the largest gap between two logits: what lies closer counts as a tie
 
 
@@ -109,7 +109,9 @@ def log_temperatures(examples: Examples) -> Array:
         return np.empty(0)
     # Below the first T the score is that at 0. Above the last but one it is a parabola in 1 / T.
     first, last = math.log(max(low, FINEST * high) / 40), math.log(high * 20)
-    return np.append(np.linspace(first, last, math.ceil((last - first) / STEP) + 1), last + 18)
+    return np.append(
+        np.linspace(first, last, math.ceil((last - first) / LOG_TEMPERATURE_STEP) + 1), last + 18
+    )
 
 
 def minima(function: Callable[[float], float], grid: Array) -> list[tuple[float, float]]:

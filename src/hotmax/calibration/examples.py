@@ -28,7 +28,7 @@ from hotmax._kernels.calibration import rows as kernels
 from hotmax._kernels.softmax.lanes import LANES
 from hotmax._softmax.functions import log_softmax
 
-BLOCK = 1 << 19  # entries that are computed together
+BLOCK_ENTRIES = 1 << 19  # entries that are computed together
 INPUTS = ("logits", "probabilities")
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-150, 1e150  # of a row, where it is the largest
 
@@ -137,7 +137,7 @@ def absent_at(temperature: float) -> float:
 
 def step_of(classes: int) -> int:
     """Rows in a block: the same for every thread count, so that sums have one order."""
-    return -(-max(BLOCK // max(classes, 1), 1) // LANES) * LANES
+    return -(-max(BLOCK_ENTRIES // max(classes, 1), 1) // LANES) * LANES
 
 
 def over_blocks(rows: int, classes: int, work: Callable[[int, int, int], None]) -> None:
@@ -237,7 +237,7 @@ def read_rows(
 def refuse_probabilities(x: Array) -> None:
     """Raise if what came as logits is probabilities: each row in 0..1, summing to 1, not all 0, 1.
 
-    The first rows settle it for logits.
+    Where these are logits, the first rows suffice to tell.
     """
     if x.dtype.kind in "iub" or len(x) < 2:
         return
@@ -317,7 +317,7 @@ def read_targets(
     return np.empty(0, np.int64), soft / soft.sum(1, keepdims=True), None
 
 
-def one_hot(examples: Examples) -> Array:
+def label_matrix(examples: Examples) -> Array:
     if examples.labels.size == 0:
         return examples.soft
     q = np.zeros((examples.rows, examples.classes))

@@ -19,8 +19,8 @@ import numpy as np
 from hotmax._core.arrays import Array
 from hotmax._softmax.functions import log_softmax, softmax
 from hotmax.calibration.binning import bin_sums, mass_edges, width_edges
-from hotmax.calibration.examples import Examples, one_hot
-from hotmax.calibration.scores import probabilities
+from hotmax.calibration.examples import Examples, label_matrix
+from hotmax.calibration.scores import row_probabilities
 from hotmax.calibration.temperature import fit_examples
 
 Parameters = dict[str, Any]
@@ -100,21 +100,22 @@ def positive(temperature: float) -> float:
 
 
 def affine(
-    diagonal: float | None, off_diagonal: float | None, bias: float | None, heated: bool
+    diagonal: float | None, off_diagonal: float | None, bias: float | None, tempered: bool
 ) -> Callable[[Examples, float, int], Parameters]:
     """A fit of the parts that have a price: the price of a square, times the number of its kind.
 
     The prices of Berta et al., Structured matrix scaling, 2026: k for diagonal and bias, k (k - 1)
-    for the rest, over the number of rows. `heated`: with the logits over their temperature first.
+    for the rest, over the number of rows. `tempered`: the logits are
+    first divided by the fitted temperature.
     """
 
     def fit(examples: Examples, penalty: float, bins: int) -> Parameters:
         examples = used(examples)
         k = examples.classes
         x = logits_of(examples)
-        temperature = positive(fit_examples(examples).temperature) if heated else 1.0
+        temperature = positive(fit_examples(examples).temperature) if tempered else 1.0
         z, present = centred(x, temperature)
-        q = one_hot(examples)
+        q = label_matrix(examples)
         w = examples.weight_of_rows() / examples.weight_of_rows().sum()
         total = float(examples.weight_of_rows().sum())
         prices = {"diagonal": diagonal, "off_diagonal": off_diagonal, "bias": bias}
@@ -196,7 +197,7 @@ def fit_ensemble(examples: Examples, penalty: float, bins: int) -> Parameters:
     """The weights by expectation-maximisation: each step makes the labels likelier."""
     examples = used(examples)
     temperature = fit_examples(examples).temperature
-    q, w = one_hot(examples), examples.weight_of_rows()
+    q, w = label_matrix(examples), examples.weight_of_rows()
     rows, labels = np.nonzero(q)
     weight = (q * w[:, None])[rows, labels]
     parts = mixture_parts(logits_of(examples), temperature)[:, rows, labels]
@@ -236,7 +237,7 @@ def fit_isotonic(examples: Examples, penalty: float, bins: int) -> Parameters:
             'isotonic calibration needs scikit-learn: pip install "hotmax[calibration]"'
         ) from None
     examples = used(examples)
-    p, q = probabilities(examples, 1.0, 0, examples.rows), one_hot(examples)
+    p, q = row_probabilities(examples, 1.0, 0, examples.rows), label_matrix(examples)
     w = examples.weight_of_rows()
     least = penalty / (w.sum() + 2 * penalty)
     knots, values = [], []
@@ -268,7 +269,7 @@ def fit_histogram(examples: Examples, penalty: float, bins: int) -> Parameters:
     large ones, which decide: their edges are used together.
     """
     examples = used(examples)
-    p, q = probabilities(examples, 1.0, 0, examples.rows), one_hot(examples)
+    p, q = row_probabilities(examples, 1.0, 0, examples.rows), label_matrix(examples)
     w = np.ascontiguousarray(examples.weight_of_rows())
     edges, values = [], []
     for c in range(examples.classes):
@@ -332,7 +333,7 @@ def two_sided(examples: Examples) -> tuple[Array, Array, Array, Array]:
     examples = used(examples)
     x = logits_of(examples)
     both = (x > -np.inf).all(1)
-    return *two_class(x[both]), one_hot(examples)[both, 1], examples.weight_of_rows()[both]
+    return *two_class(x[both]), label_matrix(examples)[both, 1], examples.weight_of_rows()[both]
 
 
 def two_probabilities(x: Array, odds: Array) -> Array:

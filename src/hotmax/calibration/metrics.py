@@ -24,10 +24,10 @@ from hotmax.calibration.binning import (
     width_edges,
 )
 from hotmax.calibration.estimate import Estimate
-from hotmax.calibration.examples import Examples, one_hot, step_of
+from hotmax.calibration.examples import Examples, label_matrix, step_of
 from hotmax.calibration.ranks import Ranked
 from hotmax.calibration.request import MetricOptions, Request, average, request
-from hotmax.calibration.scores import edge_type, probabilities, score_bins
+from hotmax.calibration.scores import edge_type, row_probabilities, score_bins
 from hotmax.calibration.smooth import smooth_error
 
 NORMS = ("l1", "l2", "max")
@@ -183,8 +183,8 @@ def classwise_ece(
         return asked.answer(statistic, 0.0, 1.0)
 
     edges_of(np.zeros(1), np.ones(1), bins, binning, np.float64)  # is `binning` one?
-    p = probabilities(examples, asked.temperature, 0, examples.rows)
-    q = one_hot(examples)
+    p = row_probabilities(examples, asked.temperature, 0, examples.rows)
+    q = label_matrix(examples)
     columns = [np.ascontiguousarray(p[:, c]) for c in range(examples.classes)]
     hits = [np.ascontiguousarray(q[:, c]) for c in range(examples.classes)]
     edges = [mass_edges(column, examples.weights, bins) for column in columns]
@@ -211,7 +211,7 @@ def class_sums(examples: Examples, temperature: float, weights: Array, inner: Ar
     step = 8 * step_of(examples.classes)
     for first in range(0, examples.rows, step):
         last = min(first + step, examples.rows)
-        p = probabilities(examples, temperature, first, last)
+        p = row_probabilities(examples, temperature, first, last)
         labels, soft, _ = examples.labels_of(first, last)
         part = weights[first:last] if weights.size > 1 else weights
 

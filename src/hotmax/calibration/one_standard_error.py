@@ -39,7 +39,7 @@ def mean_and_error(values: Array, shares: Array) -> tuple[float, float]:
         return mean, float(np.sqrt((shares**2) @ (values - mean) ** 2))
 
 
-def compare(losses: Mapping[str, Array], shares: Array) -> LossComparison:
+def compare_losses(losses: Mapping[str, Array], shares: Array) -> LossComparison:
     """Compare losses of rows; methods come from the simplest on.
 
     The error is that of the differences in each row. It is much smaller than that of the losses

@@ -31,15 +31,15 @@ LARGEST_WEIGHT = 1e7  # of the sum over a row of I + diag(v) + M
 LARGEST_NUMBER = 1e300
 ROUNDING = 1e-9  # of shares that sum to 1, and of the ends of 0..1
 
-Shape = tuple[int, ...]
+ArrayShape = tuple[int, ...]
 
 
-def plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """Arrays as lists; inf, which JSON has no word for, as text."""
     if isinstance(value, np.ndarray):
-        return plain(value.tolist())
+        return as_json(value.tolist())
     if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
+        return [as_json(v) for v in value]
     number = float(value)
     return number if math.isfinite(number) else str(number)
 
@@ -93,7 +93,7 @@ def number_of(value: object, name: str) -> float:
     raise damaged(f"{name} must hold numbers, not {short(value)}")
 
 
-def array_of(value: object, shape: Shape, name: str) -> Any:
+def array_from_json(value: object, shape: ArrayShape, name: str) -> Any:
     """Nested lists of JSON as an array of a shape; -1 is any length but 0, and gives a list."""
     if shape == ():
         return number_of(value, name)
@@ -101,14 +101,14 @@ def array_of(value: object, shape: Shape, name: str) -> Any:
     if type(value) is not list or (len(value) != length if length >= 0 else not value):
         many = "numbers" if length < 0 else f"{length} entries"
         raise damaged(f"{name} must be a list of {many}, not {short(value)}")
-    parts = [array_of(each, shape[1:], name) for each in value]
+    parts = [array_from_json(each, shape[1:], name) for each in value]
     return parts if shape[1:] == (-1,) else np.array(parts)
 
 
-def shapes_of(method: str, k: int) -> dict[str, Shape]:
+def shapes_of(method: str, k: int) -> dict[str, ArrayShape]:
     """The parameters of a method for k classes; -1 is any length."""
-    affine: dict[str, Shape] = {"temperature": (), "diagonal": (k,), "bias": (k,)}
-    table: dict[str, dict[str, Shape]] = {
+    affine: dict[str, ArrayShape] = {"temperature": (), "diagonal": (k,), "bias": (k,)}
+    table: dict[str, dict[str, ArrayShape]] = {
         "identity": {},
         "temperature": {"temperature": ()},
         "platt": {"line": (2,)},
@@ -132,7 +132,7 @@ def restored(given: Mapping[str, Any], method: str, classes: int) -> Parameters:
     found: Parameters = {}
     for name, shape in shapes.items():
         infinite = name == "temperature" and given[name] == "inf"
-        found[name] = math.inf if infinite else array_of(given[name], shape, name)
+        found[name] = math.inf if infinite else array_from_json(given[name], shape, name)
     check_parameters(found, method)
     return found
 
@@ -177,7 +177,7 @@ def check_affine(parameters: Parameters) -> None:
 
 
 def check_steps(knots: list[Array], values: list[Array], name: str, more: int) -> None:
-    """Places in 0..1 that rise, and as many values in 0..1, or one fewer."""
+    """Check knots, ascending in 0..1, and their values in 0..1: as many, or `more` fewer."""
     for at, value in zip(knots, values, strict=True):
         if len(at) != len(value) + more:
             raise damaged(f"{name} and values do not fit together")

@@ -110,7 +110,7 @@ def score_probabilities(
     scores[kernels.BRIER] = ((p - q) ** 2).sum(1)
 
 
-def probabilities(examples: Examples, temperature: float, start: int, stop: int) -> Array:
+def row_probabilities(examples: Examples, temperature: float, start: int, stop: int) -> Array:
     """Rows start..stop as float64 probabilities; 0 in rows that are ignored."""
     if examples.probabilities and temperature == 1.0:
         p = np.minimum(examples.x[start:stop].astype(np.float64), 1.0)

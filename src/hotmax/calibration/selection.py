@@ -13,9 +13,9 @@ from hotmax._core.arrays import Array
 from hotmax._core.checks import as_integer
 from hotmax.calibration.binning import BINS
 from hotmax.calibration.calibrators import Calibrator, calibrator_for
-from hotmax.calibration.examples import Examples, one_hot, read
+from hotmax.calibration.examples import Examples, label_matrix, read
 from hotmax.calibration.families import FAMILIES, SMALLEST_POSITIVE, logits_of, used
-from hotmax.calibration.one_standard_error import compare, mean_and_error
+from hotmax.calibration.one_standard_error import compare_losses, mean_and_error
 
 MATRIX_CLASSES = 30  # up to which matrix scaling is a candidate by default
 
@@ -75,7 +75,7 @@ class Selection:
 def row_losses(method: str, train: Examples, test: Examples, penalty: float) -> Array:
     parameters = FAMILIES[method].fit(train, penalty, BINS)
     p = FAMILIES[method].apply(logits_of(test), parameters)
-    losses: Array = -(one_hot(test) * np.log(np.maximum(p, SMALLEST_POSITIVE))).sum(1)
+    losses: Array = -(label_matrix(test) * np.log(np.maximum(p, SMALLEST_POSITIVE))).sum(1)
     return losses
 
 
@@ -144,7 +144,7 @@ def select(
     w = examples.weight_of_rows() / examples.weight_of_rows().sum()
 
     ordered = sorted(losses, key=lambda method: FAMILIES[method].size(k, BINS))
-    compared = compare({method: losses[method] for method in ordered}, w)
+    compared = compare_losses({method: losses[method] for method in ordered}, w)
     table = []
     for method in ordered:
         means = mean_and_error(losses[method], w)

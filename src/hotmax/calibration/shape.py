@@ -76,7 +76,7 @@ def complain(examples: Examples, block: Array, start: int) -> None:
     examples.complain(kind, start + row)
 
 
-def shape_of(examples: Examples, progress: Callable[[str, float], None]) -> Shape:
+def shape_of_predictions(examples: Examples, progress: Callable[[str, float], None]) -> Shape:
     rows, classes = examples.rows, examples.classes
     sure, entropies = np.empty(rows), np.empty(rows)
     step = 4 * step_of(classes)

@@ -13,7 +13,7 @@ import numpy as np
 from hotmax._core.arrays import Array
 
 NODES = 8192  # intervals between the nodes of the grid
-LEAST = 4.0 / NODES  # the narrowest kernel that the grid resolves
+NARROWEST = 4.0 / NODES  # the narrowest kernel that the grid resolves
 
 
 def deposit(positions: Array, amounts: Array) -> Array:
@@ -60,7 +60,7 @@ def smooth_error(positions: Array, residuals: Array) -> tuple[float, float]:
     def error(width: float) -> float:
         return integral(np.abs(smoothed(transform, width, nodes_for(width))))
 
-    low, high = LEAST, 1.0
+    low, high = NARROWEST, 1.0
     above, below = error(low) - low, error(high) - high
     if above <= 0.0:
         return above + low, low

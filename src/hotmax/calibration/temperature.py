@@ -22,9 +22,9 @@ from hotmax.calibration.temperature_fit import (
     TemperatureFit,
 )
 
-SAMPLE = 1 << 19  # entries of the subsample that the search starts from, at most
+SUBSAMPLE_ENTRIES = 1 << 19  # entries of the subsample that the search starts from, at most
 LEAST_ROWS = 2048  # of it
-SMALL = 1e-6  # a relative step after which the error is of the size of its square, or less
+SMALL_STEP = 1e-6  # a relative step after which the error is of the size of its square, or less
 LIMIT = 500  # evaluations; doubling crosses the whole range of float64 in fewer
 QUANTILE = 3.841458820694124  # of chi-squared with one degree of freedom: 95 %
 CURVE = 31  # points of the curve
@@ -32,7 +32,7 @@ NARROW = 0.02  # relative width up to which the likelihood is a cubic to all dig
 
 
 @dataclass
-class Search:
+class NewtonSearch:
     """Newton's iteration for the minimum, within a bracket that every evaluation narrows."""
 
     bend: float = 0.0
@@ -59,7 +59,10 @@ class Search:
         return inverse / 8 if there <= self.low else inverse * 8
 
     def run(
-        self, likelihood: Likelihood, inverse: float, stop: Callable[[Search, Point, float], bool]
+        self,
+        likelihood: Likelihood,
+        inverse: float,
+        stop: Callable[[NewtonSearch, Point, float], bool],
     ) -> Point:
         """The minimum, from a first guess; or the point at which `stop` says so."""
         while True:
@@ -72,7 +75,7 @@ class Search:
             step = self.step(point)
             self.last = point
             size = abs(step)
-            if size <= SMALL:
+            if size <= SMALL_STEP:
                 return self.after(point, step)
             if self.evaluations >= LIMIT or stop(self, point, step):
                 return point
@@ -172,11 +175,11 @@ def fit_examples(examples: Examples) -> TemperatureFit:
     likelihood = Likelihood(examples)
     if likelihood.misses == 0.0:
         return at_limit(likelihood, SEPARABLE)
-    search = Search()
+    search = NewtonSearch()
     inverse = first_guess(likelihood, search)
     flat: list[Point] = []
 
-    def hopeless(search: Search, point: Point, step: float) -> bool:
+    def hopeless(search: NewtonSearch, point: Point, step: float) -> bool:
         """Is the slope at 1 / T = 0 upward already? Asked once, if the search goes down."""
         if search.low == 0.0 and (step < -0.5 or search.evaluations > 4) and not flat:
             flat.append(likelihood.flat())
@@ -210,13 +213,13 @@ def mean_nll(likelihood: Likelihood, inverse: float) -> float:
 
 def subsample(examples: Examples) -> Examples:
     """Every n-th row: few enough to cost little, from everywhere."""
-    rows = max(SAMPLE // examples.classes, LEAST_ROWS)
+    rows = max(SUBSAMPLE_ENTRIES // examples.classes, LEAST_ROWS)
     sample = examples.taking(slice(None, None, -(-examples.rows // rows)))
     x, labels = np.ascontiguousarray(sample.x), np.ascontiguousarray(sample.labels)
     return replace(sample, x=x, labels=labels)
 
 
-def first_guess(likelihood: Likelihood, search: Search) -> float:
+def first_guess(likelihood: Likelihood, search: NewtonSearch) -> float:
     """1 / T from a subsample; on few rows, from the factor of the logits."""
     sample = subsample(likelihood.examples)
     if 2 * sample.rows > likelihood.examples.rows:
@@ -226,7 +229,7 @@ def first_guess(likelihood: Likelihood, search: Search) -> float:
     part = Likelihood(sample)
     if part.misses == 0.0:
         return guess(likelihood)
-    trial = Search()
+    trial = NewtonSearch()
     point = trial.run(part, guess(part), lambda s, p, step: abs(step) < 1e-4 or s.evaluations > 20)
     search.bend = trial.bend
     there = point.inverse * (1.0 + point.step)

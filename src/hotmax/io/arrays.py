@@ -123,7 +123,7 @@ def array_at(
 # --- several arrays with names ----------------------------------------------------------------
 
 
-def choose(
+def choose_arrays(
     load: Callable[[str], Array],
     names: list[str],
     path: Path,
@@ -178,7 +178,7 @@ def read_npz(path: Path, wanted: Wanted) -> Found:
                     return array
 
                 names = [name for name in members if name != "classes"]
-                found = choose(load, names, path, wanted, "array", None)
+                found = choose_arrays(load, names, path, wanted, "array", None)
                 if "classes" not in members:
                     return found
                 return replace(found, class_names=names_in(load("classes"), path))

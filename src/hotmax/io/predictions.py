@@ -225,7 +225,7 @@ def checked_names(
     return names
 
 
-def step_of(x: Array) -> int:
+def rows_at_once(x: Array) -> int:
     return max(BLOCK // int(x.shape[1]), 1)
 
 
@@ -240,7 +240,7 @@ def check_nan(x: Array, found: Found, file: Path) -> None:
         if np.isnan(part.min()):  # which is nan if anything is
             wrong.append(start + int(np.argmax(np.isnan(part).any(axis=1))))
 
-    threads.for_ranges(look, len(x), step_of(x))
+    threads.for_ranges(look, len(x), rows_at_once(x))
     if wrong:
         raise ValueError(f"{file}: {found.what} holds nan at {found.place(min(wrong))}")
 
@@ -262,7 +262,7 @@ def logarithms(x: Array, file: Path) -> Array:
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from None
     logs = np.empty(x.shape, np.float64 if x.dtype.itemsize > 4 else np.float32)
-    step = step_of(x)
+    step = rows_at_once(x)
 
     def work(start: int, stop: int) -> None:
         with np.errstate(divide="ignore"):

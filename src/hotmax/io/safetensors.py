@@ -11,7 +11,7 @@ import numpy as np
 
 from hotmax._core.arrays import Array
 from hotmax._core.reading import first_line, is_count, strict_json
-from hotmax.io.arrays import array_at, choose
+from hotmax.io.arrays import array_at, choose_arrays
 from hotmax.io.found import Found, Wanted
 
 MOST_DIMENSIONS = 64  # of a tensor, as in NumPy
@@ -59,7 +59,7 @@ def read_safetensors(path: Path, wanted: Wanted) -> Found:
     def load(name: str) -> Array:
         return tensor_of(path, name, tensors[name], 8 + length)
 
-    return choose(load, list(header), path, wanted, "tensor", names)
+    return choose_arrays(load, list(header), path, wanted, "tensor", names)
 
 
 def class_list(metadata: object) -> tuple[str, ...] | None:

@@ -156,7 +156,7 @@ class Text:
     def check_widths(self, rows: int) -> None:
         """Refuse a row with more cells than the first, which NumPy lets pass if told `usecols`.
 
-        Counting separators settles it, unless some are quoted.
+        Counting separators suffices, unless some are quoted.
         """
         width, separator = len(self.first), self.separator.encode()
         with self.path.open("rb") as file:
@@ -233,7 +233,7 @@ def read_csv(path: Path, wanted: Wanted) -> Found:
         columns = columns_of(text.header, holds, path, wanted)
     else:
         columns = unnamed(text, holds, wanted)
-    logits, labels = load(text, columns)
+    logits, labels = load_text(text, columns)
     source = columns.label_source
     guess = text.header is None and labels is None and wanted.labels is None
     if guess and ends_in_labels(logits):
@@ -258,7 +258,7 @@ def unnamed(text: Text, holds: Sequence[str], wanted: Wanted) -> Columns:
     return Columns(logits, None, width - 1 if last else None, "the last column" if last else None)
 
 
-def load(text: Text, columns: Columns) -> tuple[Array, Labels | None]:
+def load_text(text: Text, columns: Columns) -> tuple[Array, Labels | None]:
     """Logits and labels: in one go where both are numbers.
 
     Text comes as objects: an array of text is as wide everywhere as its longest entry.

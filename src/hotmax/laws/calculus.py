@@ -10,20 +10,20 @@ from hotmax.laws import truth
 from hotmax.laws.cases import (
     LARGEST,
     MILD_ROWS,
-    fit,
     inputs,
     is_round,
     mild,
     mild_row,
     round_row,
+    round_to_type,
 )
 from hotmax.laws.law import Law
 from hotmax.laws.probability import MILD_SEARCH, slack
 from hotmax.laws.trial import Case, Trial
 
-FEW = 10  # random inputs where autograd traces each one anew, which takes 0.15 s in jax
-STEP = {"float64": 2.0**-13, "float32": 2.0**-5}
-ROOM = {"float64": 1e-6, "float32": 4e-3}  # for differences over twice this step
+TRACED_INPUTS = 10  # random inputs where autograd traces each one anew, which takes 0.15 s in jax
+DIFFERENCE_STEP = {"float64": 2.0**-13, "float32": 2.0**-5}
+DIFFERENCE_TOLERANCE = {"float64": 1e-6, "float32": 4e-3}  # of central differences with this step
 DEEPEST = {"float64": 700.0, "float32": 80.0}  # exp of its negative is a normal number
 
 
@@ -48,7 +48,7 @@ def sizes(dtype: str) -> list[list[float]]:
 
 def any_size(rng: np.random.Generator, dtype: str) -> Case:
     scale = 10.0 ** float(rng.uniform(0.0, math.log10(LARGEST[dtype]) - 2.0))
-    return Case(fit([v * scale for v in mild_row(rng, dtype)], dtype), dtype)
+    return Case(round_to_type([v * scale for v in mild_row(rng, dtype)], dtype), dtype)
 
 
 def has_the_gradient(trial: Trial, case: Case) -> None:
@@ -58,11 +58,13 @@ def has_the_gradient(trial: Trial, case: Case) -> None:
         trial.differentiate("g", "logsumexp_gradient", case.x, case.dtype)
         trial.claim(f"(np.abs(g - p) <= {slack(case, 32)!r}).all()")
         return
-    step = STEP[case.dtype]
+    step = DIFFERENCE_STEP[case.dtype]
     steps = step * np.eye(len(case.x))
     trial.call("up", "logsumexp", np.array(case.x) + steps, case.dtype, of="above")
     trial.call("down", "logsumexp", np.array(case.x) - steps, case.dtype, of="below")
-    trial.claim(f"(np.abs((up - down) / {2.0 * step!r} - p) <= {ROOM[case.dtype]!r}).all()")
+    trial.claim(
+        f"(np.abs((up - down) / {2.0 * step!r} - p) <= {DIFFERENCE_TOLERANCE[case.dtype]!r}).all()"
+    )
 
 
 def has_the_jacobian(trial: Trial, case: Case) -> None:
@@ -84,7 +86,7 @@ def certain(rng: np.random.Generator, dtype: str) -> Case:
     depth = float(rng.uniform(0.0, DEEPEST[dtype] - 5.0))
     x = rng.uniform(-depth - 5.0, -depth, rng.integers(2, 9))
     x[rng.integers(len(x))] = 0.0
-    return Case(fit(x.tolist(), dtype), dtype)
+    return Case(round_to_type(x.tolist(), dtype), dtype)
 
 
 def is_certain(case: Case) -> bool:
@@ -98,12 +100,12 @@ def is_p_minus_y(trial: Trial, case: Case) -> None:
     trial.claim(f"(np.abs(g - true) <= {slack(case, 32)!r}).all()")
 
 
-def labelled(rng: np.random.Generator, dtype: str) -> Case:
+def with_label(rng: np.random.Generator, dtype: str) -> Case:
     x = mild_row(rng, dtype)
     return Case(x, dtype, {"label": int(rng.integers(len(x)))})
 
 
-def short(rng: np.random.Generator, dtype: str) -> Case:
+def short_row(rng: np.random.Generator, dtype: str) -> Case:
     return Case(mild_row(rng, dtype)[:8], dtype)
 
 
@@ -130,7 +132,9 @@ LAWS = (
         "Every gradient of a softmax model is built on it.",
         "mild rows of multiples of 1/64; autograd if the subject has it, else central differences",
         inputs(
-            [row for row in MILD_ROWS if is_round(Case(tuple(row), "float64"))], short_round, FEW
+            [row for row in MILD_ROWS if is_round(Case(tuple(row), "float64"))],
+            short_round,
+            TRACED_INPUTS,
         ),
         lambda case: is_round(case) and len(case.x) <= 8,
         has_the_gradient,
@@ -142,7 +146,7 @@ LAWS = (
         "d p_i / d x_j = p_i (1 if i = j else 0) - p_i p_j: diag(p) - p p^T",
         "Backpropagation through softmax multiplies by it.",
         f"{MILD_SEARCH}, against mpmath",
-        inputs(MILD_ROWS, short, FEW),
+        inputs(MILD_ROWS, short_row, TRACED_INPUTS),
         mild,
         has_the_jacobian,
         needs="jacobian",
@@ -164,7 +168,7 @@ LAWS = (
         "d cross_entropy(x, y) / d x = softmax(x) - one_hot(y)",
         "It is what a classifier is trained with.",
         f"{MILD_SEARCH}, with every label, against mpmath",
-        inputs([(row, {"label": 0}) for row in MILD_ROWS], labelled),
+        inputs([(row, {"label": 0}) for row in MILD_ROWS], with_label),
         lambda case: mild(case) and 0 <= case.label < len(case.x),
         is_p_minus_y,
         needs="cross_entropy_gradient",

@@ -33,7 +33,7 @@ MILD_ROWS: tuple[list[float], ...] = (
 )
 
 
-def fit(values: Sequence[float], dtype: str) -> tuple[float, ...]:
+def round_to_type(values: Sequence[float], dtype: str) -> tuple[float, ...]:
     """The values rounded to a type: floats, or Python ints for an integer type."""
     if dtype.startswith(("int", "uint")):
         return tuple(int(v) for v in values)
@@ -64,7 +64,7 @@ def mild_row(rng: np.random.Generator, dtype: str, least: int = 1) -> tuple[floa
         x[rng.integers(n)] = 0.0
     else:
         x = rng.uniform(-MILD, MILD, n)
-    return fit(np.clip(x, -MILD, MILD).tolist(), dtype)
+    return round_to_type(np.clip(x, -MILD, MILD).tolist(), dtype)
 
 
 def round_row(rng: np.random.Generator, dtype: str, least: int = 1) -> tuple[float, ...]:
@@ -84,7 +84,7 @@ def inputs(
     def make(rng: np.random.Generator, dtype: str) -> Iterator[Case]:
         for item in hard(dtype) if callable(hard) else hard:
             row, extra = item if isinstance(item, tuple) else (item, {})
-            yield Case(fit(row, dtype), dtype, extra)
+            yield Case(round_to_type(row, dtype), dtype, extra)
         if draw is not None:
             for _ in range(count):
                 yield draw(rng, dtype)

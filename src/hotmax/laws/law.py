@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hotmax.laws.libraries import FLOATS
+from hotmax.laws.libraries import FULL_FLOATS
 from hotmax.laws.trial import Case, Trial
 
 Cases = Callable[[np.random.Generator, str], Iterator[Case]]
@@ -41,7 +41,7 @@ class Law:
     domain: Callable[[Case], bool]
     check: Callable[[Trial, Case], None]
     needs: str = "softmax"
-    dtypes: tuple[str, ...] = FLOATS
+    dtypes: tuple[str, ...] = FULL_FLOATS
     refusable: bool = False
     attempts: int = 300
 

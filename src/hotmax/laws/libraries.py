@@ -13,10 +13,10 @@ import numpy as np
 
 from hotmax._core.arrays import Array
 
-FLOATS = ("float64", "float32")
+FULL_FLOATS = ("float64", "float32")
 HALVES = ("float16", "bfloat16")
 INTEGERS = ("int8", "uint8", "int16", "int32", "int64")
-TYPES = (*FLOATS, *HALVES, *INTEGERS)
+TYPES = (*FULL_FLOATS, *HALVES, *INTEGERS)
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,12 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 def _numpy_types() -> tuple[str, ...]:
     halves = HALVES if importlib.util.find_spec("ml_dtypes") else HALVES[:1]
-    return (*FLOATS, *halves, *INTEGERS)
+    return (*FULL_FLOATS, *halves, *INTEGERS)
 
 
 def _jax_types() -> tuple[str, ...]:
-    wide = importlib.import_module("jax").config.jax_enable_x64
-    return TYPES if wide else tuple(name for name in TYPES if not name.endswith("64"))
+    has_float64 = importlib.import_module("jax").config.jax_enable_x64
+    return TYPES if has_float64 else tuple(name for name in TYPES if not name.endswith("64"))
 
 
 def _to_torch(array: Array) -> Any:
@@ -80,7 +80,7 @@ def _every() -> tuple[str, ...]:
     return TYPES
 
 
-LIBRARIES = {
+ARRAY_LIBRARIES = {
     each.name: each
     for each in (
         Library(
@@ -131,7 +131,7 @@ LIBRARIES = {
             "array_api_strict.asarray(np.array({values}, {dtype!r}))",
             "array_api_strict.asarray(np.full({shape}, {value}, {dtype!r}))",
             "np.asarray({call}, float)",
-            lambda: (*FLOATS, *INTEGERS),
+            lambda: (*FULL_FLOATS, *INTEGERS),
         ),
     )
 }

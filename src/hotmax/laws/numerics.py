@@ -14,13 +14,13 @@ from hotmax.laws.cases import (
     MILD_ROWS,
     draw_mild,
     finite,
-    fit,
     inputs,
     mild,
     mild_row,
+    round_to_type,
 )
 from hotmax.laws.law import Cases, Law
-from hotmax.laws.libraries import FLOATS, HALVES, INTEGERS
+from hotmax.laws.libraries import FULL_FLOATS, HALVES, INTEGERS
 from hotmax.laws.probability import MILD_SEARCH, slack
 from hotmax.laws.trial import Case, Trial
 
@@ -48,7 +48,7 @@ def far(sign: float) -> Cases:
             sign * (offset + abs(v) * float(rng.choice([0.0, 0.1, 1.0])))
             for v in mild_row(rng, dtype)
         ]
-        return Case(fit(x, dtype), dtype)
+        return Case(round_to_type(x, dtype), dtype)
 
     return inputs(lambda dtype: far_rows(sign, dtype), draw)
 
@@ -134,12 +134,12 @@ def any_row(rng: np.random.Generator, dtype: str) -> Case:
     """Normal rows of up to 64 classes, of any scale, with or without an offset."""
     n = int(rng.choice((2, 3, 5, 8, 33, 64)))
     x = rng.standard_normal(n) * rng.choice([0.1, 1.0, 10.0, 20.0]) + rng.choice([0.0, 0.0, 500.0])
-    return Case(fit(x.tolist(), dtype), dtype)
+    return Case(round_to_type(x.tolist(), dtype), dtype)
 
 
 def is_plain(case: Case) -> bool:
     """Finite, and no probability among the subnormal numbers, which some processors round to 0."""
-    return finite(case) and bool((truth.softmax(case.x) >= SMALLEST[case.dtype]).all())
+    return finite(case) and bool((truth.softmax(case.x) >= SMALLEST_NORMAL[case.dtype]).all())
 
 
 def has_the_same_bits(trial: Trial, case: Case) -> None:
@@ -214,7 +214,10 @@ def half_rows(dtype: str) -> list[list[float]]:
 
 def half_row(rng: np.random.Generator, dtype: str) -> Case:
     scale = 10.0 ** float(rng.uniform(0.0, math.log10(LARGEST[dtype]) - 0.5))
-    return Case(fit((rng.uniform(-1.0, 1.0, rng.choice((2, 3, 5))) * scale).tolist(), dtype), dtype)
+    return Case(
+        round_to_type((rng.uniform(-1.0, 1.0, rng.choice((2, 3, 5))) * scale).tolist(), dtype),
+        dtype,
+    )
 
 
 def is_half(case: Case) -> bool:
@@ -234,7 +237,12 @@ def leaves_its_input(trial: Trial, case: Case) -> None:
     trial.claim("(after == before).all()")
 
 
-SMALLEST = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "float32": 2.0**-126, "float64": 2.0**-1022}
+SMALLEST_NORMAL = {
+    "float16": 2.0**-14,
+    "bfloat16": 2.0**-126,
+    "float32": 2.0**-126,
+    "float64": 2.0**-1022,
+}
 
 LAWS = (
     Law(
@@ -286,7 +294,7 @@ LAWS = (
         inputs(hard_rows, any_row, 60),
         is_plain,
         is_accurate,
-        dtypes=FLOATS,
+        dtypes=FULL_FLOATS,
     ),
     Law(
         23,

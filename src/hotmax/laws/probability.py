@@ -9,12 +9,12 @@ from hotmax.laws.cases import (
     MILD,
     MILD_ROWS,
     draw_mild,
-    fit,
     inputs,
     is_round,
     mild,
     mild_row,
     round_row,
+    round_to_type,
 )
 from hotmax.laws.law import Law
 from hotmax.laws.trial import Case, Trial
@@ -40,7 +40,9 @@ def sums_to_one(trial: Trial, case: Case) -> None:
 def additive(trial: Trial, case: Case) -> None:
     merged = truth.logsumexp(case.x[:2])
     trial.call("p", "softmax", case.x, case.dtype)
-    trial.call("q", "softmax", fit([merged, *case.x[2:]], case.dtype), case.dtype, of="merged")
+    trial.call(
+        "q", "softmax", round_to_type([merged, *case.x[2:]], case.dtype), case.dtype, of="merged"
+    )
     trial.claim(f"abs(q[0] - (p[0] + p[1])) <= {slack(case, 64)!r}")
 
 
@@ -60,7 +62,7 @@ def close_together(rng: np.random.Generator, dtype: str) -> Case:
     """Mild rows, some of neighbouring numbers: the order of two that differ by one bit counts."""
     if rng.integers(2):
         return draw_mild(rng, dtype)
-    base = fit([rng.uniform(-3.0, 3.0)], dtype)[0]
+    base = round_to_type([rng.uniform(-3.0, 3.0)], dtype)[0]
     steps = rng.integers(-4, 5, rng.integers(2, 9))
     return Case(tuple(float(base + s * truth.spacing(np.array(base), dtype)) for s in steps), dtype)
 
@@ -89,7 +91,9 @@ def scales(rng: np.random.Generator, dtype: str) -> Case:
     while True:
         scale = float(rng.choice([0.25, 0.5, 2.0, 4.0]))
         case = Case(
-            fit(rng.uniform(-3, 3, rng.integers(2, 6)).tolist(), dtype), dtype, {"scale": scale}
+            round_to_type(rng.uniform(-3, 3, rng.integers(2, 6)).tolist(), dtype),
+            dtype,
+            {"scale": scale},
         )
         if is_scale(case):
             return case

@@ -13,7 +13,7 @@ from hotmax.laws.search import LawResult
 WORDS = {True: "holds", False: "fails", None: "-"}
 COLOURS = {True: "#2e7d32", False: "#c62828", None: "#757575"}
 # The mark, colour and word of a result in a picture: told apart without colour too.
-WIDTH = 100
+CARD_WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -197,11 +197,11 @@ def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
         cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)]
         cells[0] = row[0].rjust(widths[0])
         line = "  ".join([*cells, row[-1]]).rstrip()
-        lines.append(_cut(line, WIDTH))
+        lines.append(_cut(line, CARD_WIDTH))
     return lines
 
 
-def _cut(text: str, width: int = WIDTH) -> str:
+def _cut(text: str, width: int = CARD_WIDTH) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hotmax.laws.cases import fit
+from hotmax.laws.cases import round_to_type
 from hotmax.laws.law import Law
 from hotmax.laws.subjects import Subject
 from hotmax.laws.trial import Broken, Case, Counterexample, Refused, Trial
 
-SHORT = 64  # rows up to here are shortened and simplified number by number
+SHORT_ROW = 64  # rows up to here are shortened and simplified number by number
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def attempt(law: Law, subject: Subject, axis: int, case: Case) -> Trial:
 def shrink(law: Law, subject: Subject, axis: int, case: Case, trial: Trial) -> tuple[Case, Trial]:
     """The smallest case found that is still in the law's domain and still breaks it."""
     left = law.attempts
-    if len(case.x) > SHORT and len(set(case.x)) == 1:
+    if len(case.x) > SHORT_ROW and len(set(case.x)) == 1:
         case, trial = shorten(law, subject, axis, case, trial)
     seen = {_key(case)}
     progress = True
@@ -133,23 +133,23 @@ def cost(case: Case) -> tuple[float, ...]:
 def simpler(case: Case) -> Iterator[Case]:
     """Cases that may be smaller: parts left out, then numbers made plainer."""
     x = case.x
-    if len(x) > SHORT and len(set(x)) == 1:
-        yield replace(case, x=fit([0.0], case.dtype) * len(x))
+    if len(x) > SHORT_ROW and len(set(x)) == 1:
+        yield replace(case, x=round_to_type([0.0], case.dtype) * len(x))
         return
     size = len(x) // 2
     while size >= 1:
-        for start in range(0, len(x), size)[:SHORT]:
+        for start in range(0, len(x), size)[:SHORT_ROW]:
             yield replace(case, x=x[:start] + x[start + size :])
         size //= 2
     for name, value in case.extra.items():
         for plainer in plainer_numbers(value):
             yield replace(case, extra={**case.extra, name: plainer})
-    if len(x) > SHORT:
+    if len(x) > SHORT_ROW:
         yield replace(case, x=(x[0],) * len(x))
         return
     for i, value in enumerate(x):
         for plainer in plainer_numbers(value):
-            fitted = fit([plainer], case.dtype)
+            fitted = round_to_type([plainer], case.dtype)
             yield replace(case, x=x[:i] + fitted + x[i + 1 :])
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hotmax.laws import formulas
-from hotmax.laws.libraries import LIBRARIES, TYPES, Library
+from hotmax.laws.libraries import ARRAY_LIBRARIES, TYPES, Library
 
 FUNCTIONS = (
     "softmax",
@@ -67,8 +67,10 @@ class Subject:
     dtypes: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.library not in LIBRARIES:
-            raise ValueError(f"library must be one of {', '.join(LIBRARIES)}, got {self.library!r}")
+        if self.library not in ARRAY_LIBRARIES:
+            raise ValueError(
+                f"library must be one of {', '.join(ARRAY_LIBRARIES)}, got {self.library!r}"
+            )
         for name in FUNCTIONS:
             function = getattr(self, name)
             optional = function is None and name != "softmax"
@@ -82,7 +84,7 @@ class Subject:
 
     @property
     def arrays(self) -> Library:
-        return LIBRARIES[self.library]
+        return ARRAY_LIBRARIES[self.library]
 
     def has(self, function: str) -> bool:
         return getattr(self, function) is not None
@@ -190,7 +192,7 @@ def subject_of(given: Any) -> Subject:
             f"subject must be a callable, a Subject or one of {', '.join(SUBJECTS)}, got {given!r}"
         )
     home = (getattr(given, "__module__", None) or "").partition(".")[0]
-    library = home if home in LIBRARIES else "numpy"
+    library = home if home in ARRAY_LIBRARIES else "numpy"
     names: Mapping[str, object]
     try:
         names = inspect.signature(given).parameters

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hotmax.laws import truth
-from hotmax.laws.cases import LARGEST, MILD_ROWS, fit, inputs, mild, mild_row
+from hotmax.laws.cases import LARGEST, MILD_ROWS, inputs, mild, mild_row, round_to_type
 from hotmax.laws.law import Cases, Law
 from hotmax.laws.probability import MILD_SEARCH, slack
 from hotmax.laws.trial import Case, Trial
@@ -48,7 +48,7 @@ def flattens(trial: Trial, case: Case) -> None:
 
 def warmings(rng: np.random.Generator, dtype: str) -> Case:
     while True:
-        x = fit(rng.uniform(-5.0, 5.0, rng.integers(2, 9)).tolist(), dtype)
+        x = round_to_type(rng.uniform(-5.0, 5.0, rng.integers(2, 9)).tolist(), dtype)
         cool = float(rng.choice([0.5, 0.7, 1.0, 2.0]))
         case = Case(x, dtype, {"cool": cool, "warm": cool * float(rng.choice([1.5, 2.0, 10.0]))})
         if is_warming(case):
@@ -84,7 +84,7 @@ def colds(rng: np.random.Generator, dtype: str) -> Case:
     """A row of some size, at a temperature of another; where x / T overflows too."""
     top = math.log10(LARGEST[dtype])
     size = 10.0 ** rng.uniform(-3.0, top - 1.0)
-    x = fit((rng.integers(-9, 10, rng.integers(1, 6)) * size / 10.0).tolist(), dtype)
+    x = round_to_type((rng.integers(-9, 10, rng.integers(1, 6)) * size / 10.0).tolist(), dtype)
     return Case(
         x, dtype, {"temperature": float(f"{10.0 ** rng.uniform(-top + 1.0, top - 1.0):.0e}")}
     )

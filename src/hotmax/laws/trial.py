@@ -19,7 +19,7 @@ from hotmax._core.arrays import Array
 from hotmax.laws.libraries import numpy_dtype
 from hotmax.laws.subjects import Subject, spelling
 
-SHOWN = 6  # numbers of a row on one line
+SHOWN_NUMBERS = 6  # numbers of a row on one line
 AXES = (-1, 0, 1, -2)
 
 
@@ -314,7 +314,7 @@ def _short(values: Any) -> str:
         rows = [_short(row) for row in array[:2]]
         return f"[{', '.join(rows)}{', ...' if len(array) > 2 else ''}]"
     exact = array.astype(np.float64) if array.dtype.name == "bfloat16" else array
-    numbers = [repr(v) for v in exact[:SHOWN].tolist()]
-    if array.size > SHOWN:
+    numbers = [repr(v) for v in exact[:SHOWN_NUMBERS].tolist()]
+    if array.size > SHOWN_NUMBERS:
         numbers.append(f"... ({array.size} in all)")
     return f"[{', '.join(numbers)}]"

@@ -10,14 +10,14 @@ from hotmax._sampling.beam import Beams
 from hotmax._sampling.frequencies import Frequencies
 from hotmax.plots.style import BLUE, SKY, axes_of, figure_of, percent_ticks, styled
 
-COLUMNS = 4  # panels beside each other
+PANEL_COLUMNS = 4  # panels beside each other
 
 
 @styled
 def plot_frequencies(result: Frequencies, *, figure: Any = None) -> Any:
     """How often each class was drawn, beside its probability: a panel for each temperature."""
     count = result.temperatures.size
-    columns = min(count, COLUMNS)
+    columns = min(count, PANEL_COLUMNS)
     rows = -(-count // columns)
     figure = figure_of(figure, 2.2 * columns + 0.4, 2.4 * rows)
     grid = np.ravel(figure.subplots(rows, columns, sharey=True, squeeze=False))

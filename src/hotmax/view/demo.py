@@ -21,7 +21,7 @@ from hotmax._core.arrays import Array
 
 TRAINED = 200  # digits to learn from; the others are held out
 HIDDEN = 64
-STEPS = 1000  # of gradient descent on all of them
+TRAINING_STEPS = 1000  # of gradient descent on all of them
 RATE, MOMENTUM = 0.3, 0.9
 
 
@@ -67,7 +67,7 @@ def train(images: Array, labels: Array, rng: Any) -> list[Array]:
         np.zeros(10),
     ]
     speeds = [np.zeros_like(part) for part in layers]
-    for _ in range(STEPS):
+    for _ in range(TRAINING_STEPS):
         hidden = np.tanh(images @ layers[0] + layers[1])
         _, slope = hm.cross_entropy(hidden @ layers[2] + layers[3], labels, return_grad=True)
         back = (slope @ layers[2].T) * (1.0 - hidden**2)

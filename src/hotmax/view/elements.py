@@ -10,7 +10,7 @@ from typing import Any
 from hotmax.calibration.estimate import Estimate
 from hotmax.view.vector import svg
 
-SHOWN = 100  # characters of a class's name
+LONGEST_NAME = 100  # characters of a class's name
 
 Cell = str | tuple[str, str]
 
@@ -79,8 +79,10 @@ def number(estimate: Estimate) -> tuple[str, str]:
     return f"{estimate.value:.4f}", interval(estimate, 4, 1.0, "")
 
 
-def shown(name: str) -> str:
-    return name if len(name) <= SHOWN else name[: SHOWN - 1] + "\N{HORIZONTAL ELLIPSIS}"
+def shown_name(name: str) -> str:
+    if len(name) <= LONGEST_NAME:
+        return name
+    return name[: LONGEST_NAME - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
 def percent(share: float, digits: int = 1) -> str:

@@ -8,7 +8,7 @@ from hotmax.calibration.assessment import Assessment
 from hotmax.calibration.shape import Shape
 from hotmax.view.elements import percent
 
-FEW = 200  # scoring rows below which a report says that they are few
+FEW_ROWS = 200  # scoring rows below which a report says that they are few
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ class Findings:
         """What to bear in mind: few rows, calibrators that could not be tried."""
         assert self.assessment is not None
         said = []
-        if self.assessment.score_rows < FEW:
+        if self.assessment.score_rows < FEW_ROWS:
             said.append(
                 f"Only {self.assessment.score_rows} rows score: intervals are wide, and normal "
                 "approximations rough. Take the verdict as a hint."

@@ -9,7 +9,7 @@ import numpy as np
 
 from hotmax import plots
 from hotmax.calibration.assessment import (
-    LEAST,
+    LEAST_CLASS_ROWS,
     Assessment,
 )
 from hotmax.calibration.method_score import UNCALIBRATED
@@ -24,7 +24,7 @@ from hotmax.view.elements import (
     number,
     percent,
     share,
-    shown,
+    shown_name,
     table,
     tile,
 )
@@ -73,7 +73,7 @@ def methods_table(result: Assessment) -> str:
 def classes_table(result: Assessment, names: Sequence[str]) -> str:
     rows: list[list[Cell]] = [
         [
-            shown(names[one.number]),
+            shown_name(names[one.number]),
             f"{one.rows:,}",
             percent(one.confidence),
             share(one.accuracy),
@@ -110,7 +110,7 @@ def risk_table(result: Assessment) -> str:
     return table(["rows kept", "error among them"], rows)
 
 
-def labelled(report: Findings, result: Assessment) -> list[str]:
+def labelled_sections(report: Findings, result: Assessment) -> list[str]:
     before, after = result.before, result.score("temperature")
     fit = result.fit
     low, high = fit.interval
@@ -248,11 +248,14 @@ def advice(result: Assessment) -> str:
 
 def worst(result: Assessment, classes: int) -> str:
     if not result.worst_classes:
-        return f"No class is predicted in {LEAST} of the scoring rows: too few to tell them apart."
+        return (
+            f"No class is predicted in {LEAST_CLASS_ROWS} of the scoring rows: "
+            "too few to tell them apart."
+        )
     text = (
         "Rows in which a class is predicted, before calibration: the "
         f"{len(result.worst_classes)} of {classes:,} classes whose overconfidence is surest, among "
-        f"those predicted in at least {LEAST} rows."
+        f"those predicted in at least {LEAST_CLASS_ROWS} rows."
     )
     return text if classes <= 20 else f"{text} Of so many classes, some stand out by accident."
 

@@ -25,12 +25,12 @@ from hotmax.view.elements import (
     tile,
 )
 from hotmax.view.findings import Findings
-from hotmax.view.labelled import labelled
+from hotmax.view.labelled import labelled_sections
 
 # --- without labels ---------------------------------------------------------------------------
 
 
-def unlabelled(report: Findings, shape: Shape) -> list[str]:
+def unlabelled_sections(report: Findings, shape: Shape) -> list[str]:
     quantiles = [f"{q:.0%}" for q in QUANTILES]
     found = shape.saturation
     parts = [
@@ -143,8 +143,8 @@ def page(report: Findings) -> str:
     style = importlib.resources.files("hotmax.view").joinpath("page.css").read_text("utf-8")
     body: list[str] = []
     if report.assessment is not None:
-        body += labelled(report, report.assessment)
-    body += unlabelled(report, report.shape)
+        body += labelled_sections(report, report.assessment)
+    body += unlabelled_sections(report, report.shape)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -22,7 +22,7 @@ from hotmax.calibration.conformal import unlabelled
 from hotmax.calibration.estimate import Estimate
 from hotmax.calibration.examples import read, read_rows
 from hotmax.calibration.method_score import MethodScore
-from hotmax.calibration.shape import shape_of
+from hotmax.calibration.shape import shape_of_predictions
 from hotmax.view.elements import percent
 from hotmax.view.findings import Findings
 from hotmax.view.page import page
@@ -61,7 +61,7 @@ class Report(Findings):
 
     def to_json(self) -> str:
         """All numbers, for other programs. What is not finite is text; what is not there, null."""
-        return json.dumps(plain(self), indent=1, allow_nan=False)
+        return json.dumps(json_value(self), indent=1, allow_nan=False)
 
     def to_html(self) -> str:
         """One self-contained page, under 500 kB. Needs matplotlib."""
@@ -86,14 +86,14 @@ def score_lines(result: Assessment) -> list[str]:
     def cells(one: MethodScore) -> list[str]:
         low, high = (100 * end for end in one.ece.interval)
         change = one.nll_change
-        wide = (change.interval[1] - change.interval[0]) / 2
+        half_width = (change.interval[1] - change.interval[0]) / 2
         return [
             one.method + (" <-" if one.method == result.advised else ""),
             percent(one.accuracy.value),
             percent(one.confidence),
             f"{percent(one.ece.value)} ({low:.1f} to {high:.1f})",
             f"{one.nll.value:.4f}",
-            "" if one is result.before else f"{change.value:+.4f} +- {wide:.4f}",
+            "" if one is result.before else f"{change.value:+.4f} +- {half_width:.4f}",
         ]
 
     table = [["calibrator", "right", "says", "ECE (95 %)", "nll", "change (95 %)"]]
@@ -110,18 +110,18 @@ def score_lines(result: Assessment) -> list[str]:
     return [*lines, advice]
 
 
-def plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """Dataclasses, arrays and tuples as what JSON has; an estimate as its value and interval."""
     if isinstance(value, Estimate):
-        return {"value": plain(value.value), "interval": plain(value.interval)}
+        return {"value": json_value(value.value), "interval": json_value(value.interval)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
-            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+            one.name: json_value(getattr(value, one.name)) for one in dataclasses.fields(value)
         } | ({"verdict": value.verdict} if isinstance(value, Assessment) else {})
     if isinstance(value, np.ndarray):
-        return plain(value.tolist())
+        return json_value(value.tolist())
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [json_value(one) for one in value]
     if isinstance(value, float) and math.isnan(value):
         return None
     if isinstance(value, float) and math.isinf(value):
@@ -209,7 +209,7 @@ def report(
     if examples.classes < 2:
         raise ValueError(f"logits must have at least 2 classes, got {examples.classes}")
     names = checked_class_names(class_names, examples.classes)
-    shape = shape_of(examples, tell)
+    shape = shape_of_predictions(examples, tell)
     assessment = None if labels is None else assess(examples, int(seed), tell)
     tell("done", 1.0)
     return Report(

@@ -11,18 +11,16 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal, localcontext
-from typing import Any
 
 import numpy as np
 
 import hotmax as hm
+from hotmax._core.arrays import Array
 
-Array = np.ndarray[Any, np.dtype[Any]]
-
-WIDTH = 32  # of a bar of probability 1
+BAR_WIDTH = 32  # of a bar of probability 1
 
 
-def naive_softmax(x: Array, temperature: float = 1.0) -> Array:
+def usual_softmax(x: Array, temperature: float = 1.0) -> Array:
     """The usual formula: divide, subtract the maximum, exponentiate, normalise."""
     with np.errstate(all="ignore"):
         x = x if temperature == 1.0 else x / temperature
@@ -30,7 +28,7 @@ def naive_softmax(x: Array, temperature: float = 1.0) -> Array:
         return np.asarray(exps / exps.sum(-1, keepdims=True))
 
 
-def naive_log_softmax(x: Array) -> Array:
+def usual_log_softmax(x: Array) -> Array:
     shifted = x - x.max(-1, keepdims=True)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)))
 
@@ -38,8 +36,8 @@ def naive_log_softmax(x: Array) -> Array:
 def bar(probability: float) -> str:
     """A bar of eighths of a character, or of # where the terminal has no others."""
     if "utf" not in (sys.stdout.encoding or "").lower():
-        return "#" * round(probability * WIDTH)
-    whole, eighths = divmod(round(probability * WIDTH * 8), 8)
+        return "#" * round(probability * BAR_WIDTH)
+    whole, eighths = divmod(round(probability * BAR_WIDTH * 8), 8)
     return "█" * whole + " ▏▎▍▌▋▊▉"[eighths].strip()
 
 
@@ -81,31 +79,31 @@ def show_failures() -> None:
     cases: list[tuple[str, Array, Array, str]] = [
         (
             "softmax of int8 [-128, 127, 0]",
-            naive_softmax(tiny),
+            usual_softmax(tiny),
             hm.softmax(tiny),
             "-128 - 127 does not fit into 8 bits and wraps round to 1",
         ),
         (
             "log_softmax of [0, -40]",
-            naive_log_softmax(close),
+            usual_log_softmax(close),
             hm.log_softmax(close),
             "1 + exp(-40) rounds to 1, and its logarithm to 0",
         ),
         (
             "softmax of [1e300, 9e299, 0] at temperature 1e-10",
-            naive_softmax(huge, 1e-10),
+            usual_softmax(huge, 1e-10),
             hm.softmax(huge, temperature=1e-10),
             "x / T is inf, and inf - inf is nan",
         ),
         (
             "softmax of 100,000 equal float16 logits, the first three",
-            naive_softmax(many)[:3],
+            usual_softmax(many)[:3],
             hm.softmax(many)[:3],
             "the sum, 100,000, is beyond float16",
         ),
         (
             "softmax of [1, 3, 3] at temperature 0",
-            naive_softmax(np.array([1.0, 3.0, 3.0]), 0.0),
+            usual_softmax(np.array([1.0, 3.0, 3.0]), 0.0),
             hm.softmax([1.0, 3.0, 3.0], temperature=0),
             "x / 0 is inf; the limit exists all the same",
         ),
@@ -145,7 +143,7 @@ def show_accuracy() -> None:
             rows = x.astype(dtype)
             exact = [exact_softmax(row) for row in rows]
             theirs, ours = (
-                max(map(worst_ulp, f(rows), exact)) for f in (naive_softmax, hm.softmax)
+                max(map(worst_ulp, f(rows), exact)) for f in (usual_softmax, hm.softmax)
             )
             name = np.dtype(dtype).name
             print(f"  {f'normal(0, {scale})':<18}{name:<9}{theirs:>9.2f}{ours:>9.2f}")
@@ -168,7 +166,7 @@ def show_speed() -> None:
     x = np.random.default_rng(0).standard_normal((2048, 4096), np.float32)
     out = np.empty_like(x)
     ours, theirs, copy = median_ms(
-        lambda: hm.softmax(x, out=out), lambda: naive_softmax(x), lambda: np.copyto(out, x)
+        lambda: hm.softmax(x, out=out), lambda: usual_softmax(x), lambda: np.copyto(out, x)
     )
     print(f"softmax of 2048 x 4096 float32 on {hm.get_threads()} threads (medians):")
     print(f"  hotmax                       {ours:6.1f} ms")

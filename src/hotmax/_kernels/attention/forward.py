@@ -27,7 +27,7 @@ from hotmax._kernels.attention.online_softmax import (
     denominator_of,
     exp_scores,
     max_of_row,
-    peak_of_row,
+    peak_of_scores,
     weight_of_peak,
 )
 from hotmax._kernels.attention.scores import (
@@ -38,7 +38,7 @@ from hotmax._kernels.attention.scores import (
     QueryTile,
     mask_and_bias,
     score_tile,
-    set_betas,
+    set_query_betas,
 )
 from hotmax._kernels.attention.values import add_values, divide_double_double
 from hotmax._kernels.compiler.compiling import inline, kernel
@@ -76,7 +76,7 @@ def update_softmax(count, first, last, tile, scores, lo, m, depths, factors):
         if size > 0:
             if bias.shape[0] > 0:
                 mask_and_bias(scores, lo, r, size, bias, first, has_bias, beta[r], beta_lo[r])
-            peaks[r] = peak_of_row(scores, line, lo, r, size, scores.dtype.type(m[0, r]))
+            peaks[r] = peak_of_scores(scores, line, lo, r, size, scores.dtype.type(m[0, r]))
     for r in range(count):
         size = depths[r]
         factors[r] = 1.0
@@ -221,7 +221,7 @@ def attend_tiles(queries, key_values, logits, first_visible, length, out, number
         beta = DoubleDouble(betas[0, :count], betas[1, :count])
         beta.hi[size:], beta.lo[size:] = 0.0, 0.0
         t = temperature[part] if temperature.size > 1 else temperature
-        set_betas(logits.scale, t, beta.hi[:size], beta.lo[:size])
+        set_query_betas(logits.scale, t, beta.hi[:size], beta.lo[:size])
         pad_queries(queries[part], q[:count], beta.hi, beta.lo)
         for r in range(count):
             visible[r] = min(max(first_visible + first + min(r, size - 1), 0), length)
@@ -325,7 +325,7 @@ def attention_weights_tile(tile, keys, sink, scores, lo, logsumexp):
         if bias.shape[0] > 0:
             mask_and_bias(scores, lo, r, size, bias, 0, has_bias, b, b_lo)
         least = scores.dtype.type(-np.inf)
-        peak = peak_of_row(scores, line, lo, r, size, least)
+        peak = peak_of_scores(scores, line, lo, r, size, least)
         e, e_lo = (1.0, 0.0) if has_bias else (b, b_lo)  # a bias: beta is part of the scores
         _, total, rest = exp_scores(scores, line, lo, r, size, least, peak, e, e_lo)
         unit = weight_of_peak(peak, beta2_of(e)) if lo is None else 1.0

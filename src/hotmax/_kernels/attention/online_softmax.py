@@ -47,7 +47,7 @@ FINITE32 = 2.0**128 - 2.0**104  # the largest float32: only -inf is below its ne
 LARGEST_WHOLE = 2.0**13  # exponents up to here are split into an integer and a float32 fraction
 LARGEST64 = 1e300
 LOG_LARGEST64 = 690.7755
-LOWEST_EXPONENT = -1020.0  # 2**LOWEST_EXPONENT is negligible beside 1
+LOWEST_SCORE_EXPONENT = -1020.0  # 2**LOWEST_SCORE_EXPONENT is negligible beside 1
 NORMAL_EXPONENT = -125.0  # float32 weights below 2**NORMAL_EXPONENT are set to 0
 
 
@@ -80,7 +80,7 @@ def beta2_of(beta):
 
 
 @inline
-def reference_exponent(m, beta2):
+def exponent_of_peak(m, beta2):
     """k for a largest score of m; beyond LARGEST_WHOLE it is beta2 * m itself, not rounded."""
     y = np.float64(m) * np.float64(beta2)
     return np.rint(y) if abs(y) < LARGEST_WHOLE else y
@@ -91,7 +91,7 @@ def weight_of_peak(m, beta2):
     """The float32 weight of a score equal to m."""
     if not abs(m) < np.inf:
         return 1.0
-    return exp2_33_bits(np.float64(m) * np.float64(beta2) - reference_exponent(m, beta2))
+    return exp2_33_bits(np.float64(m) * np.float64(beta2) - exponent_of_peak(m, beta2))
 
 
 @inline
@@ -99,7 +99,7 @@ def rescale_factor(m, peak, beta2):
     """The factor from weights relative to m to weights relative to the peak."""
     if m == peak or m == -np.inf:  # -inf: there is nothing to rescale
         return np.float32(1.0)
-    return exp2_float32(np.float32(reference_exponent(m, beta2) - reference_exponent(peak, beta2)))
+    return exp2_float32(np.float32(exponent_of_peak(m, beta2) - exponent_of_peak(peak, beta2)))
 
 
 @inline
@@ -112,10 +112,10 @@ def exp2_shifted32(x, least, beta2, origin):
 
 
 @inline
-def exp_float32(scores, at, size, m, beta2):
+def exp_panels_float32(scores, at, size, m, beta2):
     """Turn scores of whole panels into weights. Returns their sum."""
     kind = scores.dtype.type  # the float64 version is compiled too, but never run
-    k = reference_exponent(m, beta2)
+    k = exponent_of_peak(m, beta2)
     total = 0.0
     if abs(k) > LARGEST_WHOLE:  # not >=: a k below LARGEST_WHOLE may have been rounded up to it
         for j in range(at, at + size):
@@ -171,7 +171,7 @@ def exp_scores_float32(scores, at, size, m, peak, beta2):
     Returns the factor that rescales earlier sums, relative to m, and the sum of the weights.
     """
     if abs(peak) < np.inf:
-        total = exp_float32(scores, at, size, peak, beta2)
+        total = exp_panels_float32(scores, at, size, peak, beta2)
         return rescale_factor(m, peak, beta2), total
     total = exp_without_maximum(scores, at, size, peak)
     return np.float32(0.0 if peak == np.inf and m < np.inf else 1.0), total
@@ -179,16 +179,16 @@ def exp_scores_float32(scores, at, size, m, peak, beta2):
 
 @inline
 def exp2_double_double(d, d_lo, beta2, beta2_lo):
-    """2**((d + d_lo) * beta2), rounded once; 0 for nan and below 2**LOWEST_EXPONENT."""
+    """2**((d + d_lo) * beta2), rounded once; 0 for nan and below 2**LOWEST_SCORE_EXPONENT."""
     y, y_lo = dd_mul(d, d_lo, beta2, beta2_lo)
-    inside = y >= LOWEST_EXPONENT
+    inside = y >= LOWEST_SCORE_EXPONENT
     y_lo = min(max(y_lo, -0.5), 0.5)  # beyond that beta is so large that only d matters
-    t, power = exp2_parts(y if inside else LOWEST_EXPONENT, y_lo if inside else 0.0)
+    t, power = exp2_parts(y if inside else LOWEST_SCORE_EXPONENT, y_lo if inside else 0.0)
     return fma(power, t, power) * UNBIAS64 if inside else 0.0
 
 
 @inline
-def exp_float64(scores, lo, r, size, m, beta2, beta2_lo):
+def exp_panels_float64(scores, lo, r, size, m, beta2, beta2_lo):
     for j in range(size):
         d, d_lo = two_diff(scores[r, j], m)
         scores[r, j] = exp2_double_double(d, d_lo + lo[r, j], beta2, beta2_lo)
@@ -212,7 +212,7 @@ def exp_scores_float64(scores, lo, r, size, m, peak, beta, beta_lo):
         return 1.0 if m == np.inf else 0.0, count_infinite(scores, r, size), 0.0
     beta2 = min(beta * LOG2E, LARGEST64)
     beta2_lo = 0.0 if beta2 == LARGEST64 else fma(beta, LOG2E, -beta2) + beta_lo * LOG2E
-    total, rest = exp_float64(scores, lo, r, size, peak, beta2, beta2_lo)
+    total, rest = exp_panels_float64(scores, lo, r, size, peak, beta2, beta2_lo)
     return exp2_double_double(m - peak, 0.0, beta2, beta2_lo), total, rest
 
 
@@ -221,7 +221,7 @@ def exp_scores_float64(scores, lo, r, size, m, peak, beta, beta_lo):
 
 
 @inline
-def peak_of_row(scores, line, lo, r, size, m):
+def peak_of_scores(scores, line, lo, r, size, m):
     """The largest of m and the scores of row r, or nan. Pads the last panel with -inf."""
     if lo is None:
         at, whole = r * scores.shape[1], -(-size // LANES32) * LANES32
@@ -261,7 +261,7 @@ def denominator_of(peak, total, rest, has_bias, beta, beta_lo, sink):
         d, d_lo = two_sum(d, d_lo - z_lo)
         if d > LOG_LARGEST64:
             return np.inf, 0.0, sink
-        share = math.exp(d) * (1.0 + d_lo) if d > LOWEST_EXPONENT else 0.0
+        share = math.exp(d) * (1.0 + d_lo) if d > LOWEST_SCORE_EXPONENT else 0.0
         total, carry = two_sum(total, share)
         rest += carry
     total, rest = two_sum(total, rest)

@@ -64,7 +64,7 @@ class KeysAndValues(NamedTuple):
 
 
 @kernel
-def set_betas(scale, temperature, beta, beta_lo):
+def set_query_betas(scale, temperature, beta, beta_lo):
     """beta = scale / T as a double-double; 0 for a scale of 0, whatever T is."""
     for r in range(beta.size):
         t = of_row(temperature, r)

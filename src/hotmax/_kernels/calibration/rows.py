@@ -16,6 +16,7 @@ import numpy as np
 from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.numeric.arithmetic import (
     BIAS64,
+    LARGEST_FLOAT64,
     LN2,
     LN2_HEAD,
     LN2_TAIL,
@@ -30,8 +31,6 @@ from hotmax._kernels.simd.memory import of_row
 from hotmax._kernels.simd.vectors import add_in_any_order, bits64, float64_of, fma, maximum
 from hotmax._kernels.softmax.lanes import LANES
 from hotmax._kernels.softmax.short import SHORT
-
-LARGEST_FLOAT64 = 1.7976931348623157e308
 
 # Status of a row.
 FINE, HAS_NAN, HAS_INF, IS_EMPTY, LABEL_IS_ABSENT = 0, 1, 2, 3, 4

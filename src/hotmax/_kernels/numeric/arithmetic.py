@@ -17,6 +17,7 @@ LN2 = 0.6931471805599453
 LN2_LO = 2.3190468138462996e-17  # ln 2 - LN2
 LN2_HEAD = 0.6931471803691238  # ln 2 to 33 bits: its product with an exponent is exact
 LN2_TAIL = 1.9082149292705877e-10  # ln 2 - LN2_HEAD
+LARGEST_FLOAT64 = 1.7976931348623157e308
 ROUND64 = 6755399441055744.0  # 1.5 * 2**52: adding it rounds a float64 to an integer
 ROUND32 = np.float32(12582912.0)  # 1.5 * 2**23: the same for float32
 

@@ -16,8 +16,8 @@ from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.sampling.inversion import (
     NO_CLASS,
     NOT_A_NUMBER,
-    SUM_BLOCK,
     TOO_FEW,
+    WEIGHT_BLOCK,
     exp_weights,
     invert,
     set_totals,
@@ -354,7 +354,7 @@ def sample_rows(x, out, temperature, keys, rows, stream, mu, steps, first_tie, r
     """
     candidates = candidates_of(x.shape[1])
     value, index, weights = candidates.value, candidates.index, candidates.weights
-    totals = np.empty((-(-x.shape[1] // SUM_BLOCK), 2))
+    totals = np.empty((-(-x.shape[1] // WEIGHT_BLOCK), 2))
     for r in range(x.shape[0]):
         own_temperature = of_row(temperature, r)
         key = of_row(keys, r)
@@ -372,7 +372,7 @@ def sample_rows(x, out, temperature, keys, rows, stream, mu, steps, first_tie, r
                 mu[r] = 0.0  # the draw was certain
         else:
             exp_weights(value[:n], weights[:n], m, t)
-            block_totals = totals[: -(-n // SUM_BLOCK)]
+            block_totals = totals[: -(-n // WEIGHT_BLOCK)]
             total, total_lo = set_totals(weights[:n], block_totals)
             for d in range(out.shape[1]):
                 u, u_lo = uniform(key, rows[r], d, stream + DRAW)

@@ -1,6 +1,6 @@
 """Draws by inversion: the first class at which the cumulated weight exceeds u times the total.
 
-Weights are summed in blocks of SUM_BLOCK. The sums, the target u * total and what is left of it
+Weights are summed in blocks of WEIGHT_BLOCK. The sums, the target u * total and what is left of it
 after each block, and then after each class of one block, are double-doubles: nothing is rounded
 away. So a class is drawn with its own probability, to the digits of its weight, and a class of
 weight 0 is never drawn. Ties at T = 0 have equal weights (`exp_weights`), or `first_equal` picks
@@ -33,7 +33,7 @@ from hotmax._kernels.softmax.lanes import (
 )
 from hotmax._kernels.softmax.rows import HARD, PLAIN, regime, sign_of
 
-SUM_BLOCK = 256  # classes whose weights are summed together
+WEIGHT_BLOCK = 256  # classes whose weights are summed together
 UNDERFLOW = 2.0 ** (BIAS64 - 1074)  # a weight times 2**BIAS64 below this is 0 in float64
 
 # Status codes in place of a class where none can be drawn.
@@ -127,7 +127,9 @@ def set_totals(weights, totals):
     """The total of each block into `totals`; returns that of all. Double-doubles."""
     total, total_lo = 0.0, 0.0
     for b in range(len(totals)):
-        part = sum_double_double(weights[b * SUM_BLOCK : min((b + 1) * SUM_BLOCK, weights.size)])
+        part = sum_double_double(
+            weights[b * WEIGHT_BLOCK : min((b + 1) * WEIGHT_BLOCK, weights.size)]
+        )
         totals[b, 0], totals[b, 1] = part
         total, total_lo = add_double_double(total, total_lo, part[0], part[1])
     return total, total_lo
@@ -138,8 +140,8 @@ def invert(weights, totals, total, total_lo, u, u_lo):
     """The index at which the cumulated weight exceeds (u + u_lo) * (total + total_lo)."""
     target, target_lo = target_of(total, total_lo, u, u_lo)
     b, target, target_lo = pass_blocks(totals, target, target_lo)
-    part = weights[b * SUM_BLOCK : min((b + 1) * SUM_BLOCK, weights.size)]
-    return b * SUM_BLOCK + pass_weights(part, target, target_lo)
+    part = weights[b * WEIGHT_BLOCK : min((b + 1) * WEIGHT_BLOCK, weights.size)]
+    return b * WEIGHT_BLOCK + pass_weights(part, target, target_lo)
 
 
 @kernel
@@ -159,8 +161,8 @@ def draw_rows(x, out, temperature, keys, rows, stream, first_tie, totals, start,
     memory does not grow with the row.
     """
     n, draws = x.shape[1], out.shape[1]
-    blocks = -(-n // SUM_BLOCK)
-    weights = np.empty(SUM_BLOCK)
+    blocks = -(-n // WEIGHT_BLOCK)
+    weights = np.empty(WEIGHT_BLOCK)
     for r in range(start, stop):
         t = of_row(temperature, r)
         row, key = x[r], of_row(keys, r)
@@ -173,18 +175,18 @@ def draw_rows(x, out, temperature, keys, rows, stream, first_tie, totals, start,
             continue
         total, total_lo = 0.0, 0.0
         for b in range(blocks):
-            size = min(SUM_BLOCK, n - b * SUM_BLOCK)
-            exp_weights(row[b * SUM_BLOCK : b * SUM_BLOCK + size], weights[:size], m, t)
+            size = min(WEIGHT_BLOCK, n - b * WEIGHT_BLOCK)
+            exp_weights(row[b * WEIGHT_BLOCK : b * WEIGHT_BLOCK + size], weights[:size], m, t)
             totals[b, 0], totals[b, 1] = sum_double_double(weights[:size])
             total, total_lo = add_double_double(total, total_lo, totals[b, 0], totals[b, 1])
         for d in range(draws):
             u, u_lo = uniform(key, rows[r], d, stream + DRAW)
             target, target_lo = target_of(total, total_lo, u, u_lo)
             b, target, target_lo = pass_blocks(totals, target, target_lo)
-            size = min(SUM_BLOCK, n - b * SUM_BLOCK)
+            size = min(WEIGHT_BLOCK, n - b * WEIGHT_BLOCK)
             if blocks > 1:
-                exp_weights(row[b * SUM_BLOCK : b * SUM_BLOCK + size], weights[:size], m, t)
-            out[r, d] = b * SUM_BLOCK + pass_weights(weights[:size], target, target_lo)
+                exp_weights(row[b * WEIGHT_BLOCK : b * WEIGHT_BLOCK + size], weights[:size], m, t)
+            out[r, d] = b * WEIGHT_BLOCK + pass_weights(weights[:size], target, target_lo)
 
 
 @kernel

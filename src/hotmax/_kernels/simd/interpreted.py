@@ -6,7 +6,6 @@ Kernels can then be stepped through in a debugger. A vector is a NumPy array.
 from __future__ import annotations
 
 import math
-import threading
 from fractions import Fraction
 from typing import Any
 
@@ -131,15 +130,6 @@ def prefetch(array: Any, index: Any) -> None: ...
 
 
 def fence() -> None: ...
-
-
-_claiming = threading.Lock()
-
-
-def claim(turn: Any) -> Any:
-    with _claiming:
-        turn[0] += 1
-        return turn[0] - 1
 
 
 def borrowed(array: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Memory: cache lines, prefetch, fences, atomic counters, addresses."""
+"""Memory: cache lines, prefetch, fences, scratch, addresses."""
 
 from __future__ import annotations
 
@@ -59,19 +59,6 @@ if not config.DISABLE_JIT:
         return types.void(), generate
 
     @intrinsic
-    def claim(typing_context, turn):
-        """Add 1 to turn[0] atomically; its value before."""
-
-        def generate(context, builder, signature, arguments):
-            one = ir.IntType(64)(1)
-            counter = pointer_to(
-                context, builder, signature.args[0], arguments[0], ir.IntType(64)(0)
-            )
-            return builder.atomic_rmw("add", counter, one, "monotonic")
-
-        return types.int64(turn), generate
-
-    @intrinsic
     def borrowed(typing_context, array):
         """The same array without a reference count.
 
@@ -94,8 +81,8 @@ if not config.DISABLE_JIT:
     def stack_array(typing_context, count, kind):
         """Scratch for a constant number of entries, at a cache line, until the kernel returns.
 
-        Only for kernels: inlined into another function, its memory ends with it. np.empty takes some
-        40 ns, which a small call would notice.
+        Only for kernels: inlined into another function, its memory ends with it. np.empty takes
+        some 40 ns, which a small call would notice.
         """
         if not isinstance(count, types.IntegerLiteral):
             return None
@@ -128,7 +115,6 @@ else:
     from hotmax._kernels.simd.interpreted import (
         address_of as address_of,
         borrowed as borrowed,
-        claim as claim,
         fence as fence,
         prefetch as prefetch,
         stack_array as stack_array,

@@ -74,7 +74,7 @@ def transpose(source, target, streamed):
 
 
 @kernel
-def fill_masked(rows, mask, absent, present):
+def mask_rows(rows, mask, absent, present):
     """Set masked entries to `absent`; present[r] tells whether any entry of row r is left."""
     rows, mask = borrowed(rows), borrowed(mask)
     for r in range(rows.shape[0]):

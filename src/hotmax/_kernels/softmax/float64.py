@@ -22,8 +22,6 @@ from hotmax._kernels.simd.vectors import (
     load,
     load_partial,
     splat,
-    store,
-    store_partial,
     to_float64,
 )
 from hotmax._kernels.simd.writing import write_mapped
@@ -89,7 +87,7 @@ def exp_float64(x, constants):
 
 @inline
 def add_below(sums, v, m, constants):
-    """(the sums plus the exponentials of v where v < m, the exponentials).
+    """The sums plus the exponentials of v where v < m.
 
     v is compared with m before scaling, which may round the smallest numbers to one value.
     """
@@ -97,30 +95,23 @@ def add_below(sums, v, m, constants):
     term, term_lo = exp_float64(v, constants)
     below = v * math.copysign(1.0, constants[1]) < m
     total, carry = two_sum(total, choose(below, term, 0.0))
-    return (total, lo + (carry + choose(below, term_lo, 0.0))), term
+    return total, lo + (carry + choose(below, term_lo, 0.0))
 
 
 @inline
-def sum_float64(x, terms, m, temperature, upcoming):
-    """The sum of exp((x - m) / T) over x < m in double-double, from WIDTH partial sums.
-
-    `terms`: an array for the exponentials, times 2**BIAS64, or None.
-    """
+def sum_float64(x, m, temperature, upcoming):
+    """The sum of exp((x - m) / T) over x < m in double-double, from WIDTH partial sums."""
     constants = constants_of(m, temperature)
     absent = x.dtype.type(math.copysign(np.inf, -constants[1]))
     sums = splat(0.0), splat(0.0)
     whole = x.size // WIDTH * WIDTH
     for i in range(0, whole, WIDTH):
         prefetch(upcoming, i)
-        sums, term = add_below(sums, to_float64(load(x, i)), m, constants)
-        if terms is not None:
-            store(terms, i, term)
+        sums = add_below(sums, to_float64(load(x, i)), m, constants)
     if whole < x.size:
         count = x.size - whole
         v = to_float64(load_partial(x, whole, count, absent))
-        sums, term = add_below(sums, v, m, constants)
-        if terms is not None:
-            store_partial(terms, whole, count, term)
+        sums = add_below(sums, v, m, constants)
     total, lo = 0.0, 0.0
     for i in range(WIDTH):
         total, carry = two_sum(total, entry(sums[0], i))
@@ -133,12 +124,6 @@ def sum_float64(x, terms, m, temperature, upcoming):
 def probability_of_term(term, constants):
     inverse, inverse_lo = constants
     return fma(term, inverse, term * inverse_lo) * UNBIAS64
-
-
-@inline
-def scale_terms(terms, out, inverse, inverse_lo, streamed):
-    """The probabilities of a row from its exponentials, as `sum_float64` stored them."""
-    write_mapped(probability_of_term, terms, out, (inverse, inverse_lo), streamed)
 
 
 @inline

@@ -288,7 +288,7 @@ def softmax_grouped(x, out, temperature, start, stop, streamed):
         # The largest terms without their rounding error: the sum may consist of them alone.
         units = load(group.units, 0) * (1.0 / UNBIAS32)
         gap = units - to_float64(load(group.peaks, 0))
-        total = fma(load(group.ties, 0), gap, load(group.sums, 0))
+        total = load(group.sums, 0) + load(group.ties, 0) * gap
         store(shares, 0, units / total)
         inverse = 1.0 / (total * UNBIAS32)
         store(inverses, 0, inverse)

@@ -1,4 +1,4 @@
-"""softmax, log_softmax and logsumexp of contiguous rows of float32 or float64.
+"""softmax, log_softmax and logsumexp of contiguous rows, and their limits: ties at T = 0, T = inf.
 
 Every row takes the same steps:
 
@@ -114,7 +114,7 @@ def block_sums(x, exps, m, temperature, upcoming):
         if fits_float32(m, temperature):
             ties, total = sums_float32(x, exps, m, temperature, upcoming)
             return ties, total, 0.0
-    below, below_lo = sum_float64(x, None, m, temperature, x)
+    below, below_lo = sum_float64(x, m, temperature, x)
     return count_equal(x, sign_of(x, temperature), x.dtype.type(m)), below, below_lo
 
 

@@ -1,11 +1,4 @@
-"""softmax of short float32 rows, WIDTH of them at a time: a vector holds one class of each row.
-
-    load_group     WIDTH rows of x are transposed: one vector for each class
-    softmax_tile   m = max(x),  e = exp((x - m) / T),  e / sum(e),  in float64
-    store_group    the vectors are transposed back into rows of out
-
-A row's bits do not depend on its neighbours, nor on their number.
-"""
+"""Short rows, WIDTH of them at a time, transposed: a vector holds one class of each row."""
 
 from __future__ import annotations
 
@@ -23,7 +16,6 @@ from hotmax._kernels.simd.vectors import (
 )
 
 SHORT = 64  # classes
-FEW_ROWS = 4  # fewer are computed one by one: the bits are the same
 
 
 @inline

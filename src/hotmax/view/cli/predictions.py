@@ -163,8 +163,8 @@ def apply(
                     p = fitted.predict_proba(hm.softmax(x) if fitted.input != "logits" else x)
                 yield p
 
-        wide = found.logits.dtype.kind != "f" or found.logits.dtype.itemsize > 4
-        kind = np.dtype(np.float64 if wide else np.float32)
+        in_float64 = found.logits.dtype.kind != "f" or found.logits.dtype.itemsize > 4
+        kind = np.dtype(np.float64 if in_float64 else np.float32)
         hm.io.write(
             out,
             blocks(),
