@@ -33,6 +33,7 @@ from hotmax._backends.protocol import (
     backend_of,
 )
 from hotmax._core.arrays import as_mask, refuse_masked
+from hotmax._core.checks import as_bool
 
 Result = TypeVar("Result")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,6 +56,7 @@ NUMBERS = {**IN_MEMORY, "numpy": "numbers", "torch": "numbers", "jax": "numbers"
 OPERATIONS: dict[str, ArrayOperation] = {}
 
 MAY_BE_MASKED = (np.ma.MaskedArray, list, tuple)
+FLAGS = ("keepdims", "return_sign", "return_grad", "return_logsumexp")
 
 # Types that NumPy reads itself, or that mean nothing to any library; new types are added when seen.
 NATIVE: set[type] = {np.ndarray, float, int, list, tuple, bool, type(None)}
@@ -130,6 +132,8 @@ def dispatch(function: Callable[..., Result], arguments: dict[str, Any]) -> Resu
                 arguments[name] = as_mask(value)
             else:
                 refuse_masked(value, name)
+        elif name in FLAGS and type(value) is not bool:
+            arguments[name] = as_bool(value, name)
     result = backend.call(declared, arguments)
     return result
 

@@ -21,6 +21,7 @@ from hotmax._core.arrays import (
     result_or_out,
     split_mask,
 )
+from hotmax._core.checks import as_bool
 from hotmax._core.kernel_choice import KernelSet, compute, compute_all
 from hotmax._core.rows import (
     LONG,
@@ -128,6 +129,8 @@ def reduce_rows(
     out: object,
 ) -> Any:
     """A function with one result for each row."""
+    if keepdims is not False:
+        keepdims = as_bool(keepdims, "keepdims")
     rows = contiguous_rows(x, axis, temperature, where) if out is None and not keepdims else None
     if rows is not None:
         numbers = np.empty(len(rows[0]), rows[0].dtype)
@@ -173,6 +176,7 @@ def reduce_weighted(
     out: object,
 ) -> Any:
     """logsumexp with weights: x and weights broadcast against each other, as in scipy."""
+    keepdims = as_bool(keepdims, "keepdims")
     (array, present), (factors, weighted) = split_mask(x), split_mask(weights, "weights")
     if weighted is not None:  # a class of weight 0 is not there
         factors = np.where(weighted, factors, 0)

@@ -9,7 +9,7 @@ import numpy as np
 
 from hotmax._backends.operation import EVERYWHERE, NATIVE, dispatch, operation
 from hotmax._core.arrays import FLOAT32, Axis, as_temperature, is_other_library
-from hotmax._core.checks import as_real
+from hotmax._core.checks import as_bool, as_real
 from hotmax._core.row_functions import map_entries, reduce_rows, reduce_weighted
 from hotmax._kernels.softmax import weighted
 from hotmax._kernels.softmax.short import SHORT, softmax_small
@@ -162,6 +162,8 @@ def logsumexp(
     """
     if type(x) not in NATIVE:
         return dispatch(logsumexp, locals())
+    if return_sign is not False:
+        return_sign = as_bool(return_sign, "return_sign")
     if weights is None and not return_sign:
         return reduce_rows(LOGSUMEXP, x, axis, temperature, where, keepdims, out)
     if weights is None:
