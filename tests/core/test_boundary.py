@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import warnings
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from arrays import on
 from comparisons import TYPES, dtype_of
+from masked_arguments import TABLE
 
 import hotmax as hm
+from hotmax._backends.operation import OPERATIONS
 
 ENTRYWISE = (hm.softmax, hm.log_softmax, hm.softmin, hm.hardmax)
 REDUCING = (hm.logsumexp, hm.smoothmax, hm.entropy, hm.softargmax)
@@ -346,3 +350,34 @@ def test_temperatures_of_any_real_type():
     assert (hm.softmax([1.0, 2.0], temperature=10**20) == 0.5).all()
     with pytest.raises(ValueError, match="temperature must fit"):
         hm.softmax([1.0, 2.0], temperature=10**400)
+
+
+# --- scalars of every function -----------------------------------------------------------------
+
+# What is no array, by the name of the argument.
+SCALARS = ("axis", "ignore_index", "num_classes", "reduction", "ties", "replace", "hard",
+           "keepdims", "return_sign", "return_grad", "return_logsumexp", "per_row")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_arrays_in_the_place_of_scalars(name):
+    """Before: NumPy's own errors about indices and truth values, and any text was a True."""
+    function, entry = getattr(hm, name), TABLE[name]
+    for scalar in SCALARS:
+        if scalar not in inspect.signature(function).parameters:
+            continue
+        for wrong in (np.array([0.5, 1.0]), np.array([]), np.array([1, 2]), {}, "no"):
+            if scalar == "axis" and isinstance(wrong, dict):
+                continue
+            refuses(
+                (TypeError, ValueError),
+                scalar,
+                call=lambda: function(**{**entry.arguments, scalar: wrong}),  # noqa: B023
+            )
+
+
+@on("torch", "jax", "dask")
+def test_flags_of_other_libraries_are_checked(xp):
+    x = xp.make(np.eye(3))
+    for name, flag in (("entropy", "keepdims"), ("logsumexp", "return_sign")):
+        refuses(TypeError, flag, "no", call=lambda: getattr(hm, name)(x, **{flag: "no"}))  # noqa: B023

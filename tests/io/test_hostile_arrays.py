@@ -67,6 +67,7 @@ def fields(shape="(7, 3)", kind="'<f4'", order="False"):
         "{'descr': '<f4', 'shape': (7, 3)}",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (7, 3), 'more': 1}",
         "{'descr': '<f4', 'fortran_order': False, {}: (7, 3)}",
+        "{'descr': '<f8', 'descr': '<f4', 'fortran_order': False, 'shape': (7, 3)}",
         "[1, 2",
         "\x00",
         "",

@@ -261,3 +261,13 @@ def test_nothing_of_pickle_is_run(folder):
     assert not (folder / "sprung").exists()
     np.load("a.npy", allow_pickle=True)  # the trap works
     assert (folder / "sprung").exists()
+
+
+@pytest.mark.parametrize("labels", ["y", "last", "labels.parquet"])
+def test_labels_that_an_npy_cannot_have_are_not_dropped(tmp_path, labels):
+    """A misspelt file of labels: before, the logits came back without any."""
+    path = tmp_path / "x.npy"
+    np.save(path, np.eye(3) * 5)
+    with pytest.raises(ValueError, match=f"x.npy: an .npy file has one array, and no '{labels}'"):
+        hm.io.read(path, labels=labels)
+    assert hm.io.read(path, labels="none").labels is None

@@ -32,7 +32,7 @@ HOT = {
         "log_softmax_float32",
     ],
     "softmax.overlapped": ["exp_parts", "exp_and_write", "write_parts"],
-    "softmax.grouped": ["two_largest_entries", "sum_exps", "log_softmax_grouped"],
+    "softmax.grouped": ["two_largest_lanes", "sum_exps", "log_softmax_grouped"],
     "softmax.grouped64": ["two_largest_float64", "sum_exps64", "log_softmax_grouped64"],
     "softmax.tiles": ["softmax_tiled", "log_softmax_tiled", "logsumexp_tiled"],
     "softmax.tiles64": ["softmax_tiled64", "log_softmax_tiled64", "logsumexp_tiled64"],

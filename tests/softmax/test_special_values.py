@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 import reference
+from arrays import on
 from comparisons import TYPES, dtype_of
 from softmax_family import same
 
 import hotmax as hm
 
 INF, NAN = math.inf, math.nan
+B = 1.7e308
 
 REDUCING = (hm.logsumexp, hm.smoothmax, hm.entropy, hm.softargmax)
 
@@ -313,3 +316,32 @@ def test_temperature_of_base_is_the_base_of_the_powers():
         np.testing.assert_allclose(p, base**x / (base**x).sum(), rtol=1e-14)
     same(hm.softmax(x, temperature=hm.temperature_of_base(1)), [1 / 3] * 3)
     same(hm.softmax(x, temperature=hm.temperature_of_base(INF)), [0, 0, 1])
+
+
+@on("numpy", "strict", "torch", "dask")
+@pytest.mark.parametrize(
+    ("row", "temperature"),
+    [([-B] * 3, B), ([-B, -B, -B], 1.2e308), ([B] * 3, -B), ([-np.inf, -B, -B], B)],
+)
+def test_smoothmax_where_its_second_term_is_beyond_all_numbers(xp, row, temperature):
+    """T log n overflows, and max + T log n does not. Before: inf."""
+    with mpmath.workdps(50):
+        x = [mpmath.mpf(v) / temperature for v in row if np.isfinite(v)]
+        truth = float(temperature * (max(x) + mpmath.log(sum(mpmath.exp(v - max(x)) for v in x))))
+    got = xp.call(hm.smoothmax, np.array(row), temperature=temperature)
+    assert abs(float(got) - truth) <= 4 * np.spacing(B)
+
+
+@on("numpy", "strict", "torch", "dask")
+@pytest.mark.parametrize(
+    ("row", "temperature"),
+    [([5e-324, 0.0, 1e-323], 1e-160), ([1e-200, 0.0, 3e-200], -1e-40)],
+)
+def test_the_derivative_of_entropy_where_its_square_is_below_all_numbers(xp, row, temperature):
+    """The variance of x / T underflows, and that over T does not. Before: 0."""
+    with mpmath.workdps(50):
+        x = [mpmath.mpf(v) for v in row]  # at three equal probabilities, within 1e-150
+        variance = sum((v - sum(x) / 3) ** 2 for v in x) / 3
+        truth = float(variance / mpmath.mpf(temperature) ** 3)
+    got = xp.call(hm.entropy_temperature_derivative, np.array(row), temperature=temperature)
+    np.testing.assert_allclose(got, truth, rtol=1e-14)

@@ -12,6 +12,7 @@ from hotmax._attention.heads import Heads, Tile
 from hotmax._attention.kernel_gradient import ATTENTION_GRADIENT
 from hotmax._backends.operation import NATIVE, NOT_DASK, dispatch, operation
 from hotmax._core.arrays import Array
+from hotmax._core.checks import as_bool
 
 
 @operation(
@@ -79,6 +80,7 @@ def attention(
     """
     if type(q) not in NATIVE:
         return dispatch(attention, locals())
+    return_logsumexp = as_bool(return_logsumexp, "return_logsumexp")
     heads = Heads(
         q,
         k,

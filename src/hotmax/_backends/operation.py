@@ -33,6 +33,8 @@ from hotmax._backends.protocol import (
     backend_of,
 )
 from hotmax._core.arrays import as_mask, refuse_masked
+from hotmax._core.checks import as_bool
+from hotmax._core.kernel_choice import KernelSet
 
 Result = TypeVar("Result")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,6 +57,7 @@ NUMBERS = {**IN_MEMORY, "numpy": "numbers", "torch": "numbers", "jax": "numbers"
 OPERATIONS: dict[str, ArrayOperation] = {}
 
 MAY_BE_MASKED = (np.ma.MaskedArray, list, tuple)
+FLAGS = ("keepdims", "return_sign", "return_grad", "return_logsumexp")
 
 # Types that NumPy reads itself, or that mean nothing to any library; new types are added when seen.
 NATIVE: set[type] = {np.ndarray, float, int, list, tuple, bool, type(None)}
@@ -65,6 +68,7 @@ def operation(
     formula: Formula | None = None,
     *,
     row_formula: Formula | None = None,
+    kernels: KernelSet | None = None,
     reduces: bool = False,
     class_axes: int = 1,
     differentiable: tuple[str, ...] = (),
@@ -91,6 +95,7 @@ def operation(
             works=works,
             formula=formula,
             row_formula=row_formula,
+            kernels=kernels,
             reduces=reduces,
             class_axes=class_axes,
             differentiable=differentiable,
@@ -117,6 +122,10 @@ def dispatch(function: Callable[..., Result], arguments: dict[str, Any]) -> Resu
     if backend is None:
         NATIVE.add(type(first))
         return function(**arguments)
+    if declared.kernels is not None:
+        everyday: Result | None = backend.call_everyday(declared, arguments)
+        if everyday is not None:
+            return everyday
     if declared.works[backend.name] == "no":
         raise not_taken(first, declared.first)
     if arguments.pop("out", None) is not None:
@@ -130,6 +139,8 @@ def dispatch(function: Callable[..., Result], arguments: dict[str, Any]) -> Resu
                 arguments[name] = as_mask(value)
             else:
                 refuse_masked(value, name)
+        elif name in FLAGS and type(value) is not bool:
+            arguments[name] = as_bool(value, name)
     result = backend.call(declared, arguments)
     return result
 

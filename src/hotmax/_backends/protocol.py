@@ -16,6 +16,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from hotmax._core.arrays import RECOGNISERS, is_other_library
+from hotmax._core.kernel_choice import KernelSet
 
 Array = Any
 Arguments = dict[str, Any]
@@ -51,6 +52,7 @@ class ArrayOperation:
     first: str  # the argument that says whose arrays they are
     works: Mapping[str, str]  # by the name of a backend: see `operation.py`
     formula: Formula | None  # with the arguments of the function, on any array library
+    kernels: KernelSet | None  # of a function of rows
     row_formula: Formula | None  # of the softmax family: (xp, rows, temperature, mask) -> rows
     reduces: bool  # one number for each row
     class_axes: (
@@ -129,6 +131,13 @@ class Backend:
     def vjp(self, formula: Formula, points: Arguments, options: Arguments, g: Array) -> Arguments:
         """The derivatives of formula(**points, **options) by the points, times g."""
         raise NotImplementedError
+
+    def call_everyday(self, operation: ArrayOperation, arguments: Arguments) -> Any:
+        """The operation on a small array in the shortest way, if its kernels can read the memory.
+
+        None in every other case, which `call` then sees to.
+        """
+        return None
 
     def call(self, operation: ArrayOperation, arguments: Arguments) -> Any:
         """The operation on arrays of this library: by its formula, unless a library knows better.

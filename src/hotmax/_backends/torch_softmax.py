@@ -21,8 +21,11 @@ from hotmax._backends.operation import OPERATIONS
 from hotmax._backends.protocol import Arguments, ArrayOperation
 from hotmax._backends.torch_tensors import is_batched, is_compiling, is_wrapped
 from hotmax._core.arrays import Array
+from hotmax._core.kernel_choice import route_of
+from hotmax._core.row_functions import LAST, SMALL
 from hotmax._core.rows import STEP
 from hotmax._core.threads import for_ranges
+from hotmax._kernels.pool.calls import address_call
 from hotmax._kernels.softmax.pullback import softmax_pullback
 
 
@@ -37,6 +40,48 @@ def run_family(operation: ArrayOperation, arguments: Arguments) -> torch.Tensor:
     if operation.reduces and not arguments["keepdims"]:
         y = y.reshape(checked.layout.kept())
     return y if y.dtype == checked.dtype else y.to(checked.dtype)
+
+
+SIZES = {torch.float32: 4, torch.float64: 8}
+is_grad_enabled, empty_like = torch.is_grad_enabled, torch.empty_like
+
+
+def run_everyday(operation: ArrayOperation, arguments: Arguments) -> torch.Tensor | None:
+    """A small contiguous tensor, its last axis, a number for the temperature, and no gradient.
+
+    Only addresses go to the kernel: a view for NumPy and one back would take twice as long.
+    """
+    x, temperature = arguments["x"], arguments["temperature"]
+    size, entries = SIZES.get(x.dtype), x.numel()
+    if (
+        size is None
+        or not 0 < entries <= SMALL
+        or type(temperature) is not float
+        or temperature != temperature
+        or arguments["axis"] is not LAST
+        or arguments["where"] is not None
+        or arguments["out"] is not None
+        or not tensors.is_direct(x)
+        or not x.is_contiguous()
+        or x.ndim == 0
+        or (x.requires_grad and is_grad_enabled())
+        or x.is_conj()
+        or x.is_neg()
+    ):
+        return None
+    classes = x.shape[-1]
+    if operation.reduces:
+        if arguments["keepdims"] is not False or arguments.get("weights") is not None:
+            return None
+        if arguments.get("return_sign"):
+            return None
+        out = x.new_empty(x.shape[:-1])
+    else:
+        out = empty_like(x)
+    function = route_of(operation.kernels, size == 4, classes)
+    at = x.data_ptr(), out.data_ptr()
+    address_call()(function, *at, entries // classes, classes, temperature)
+    return out
 
 
 def is_transformed(x: torch.Tensor) -> bool:

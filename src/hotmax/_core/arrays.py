@@ -243,7 +243,13 @@ def as_temperature(temperature: object, name: str = "temperature") -> Array:
 
 def is_integer(value: object) -> TypeGuard[SupportsIndex]:
     """Whether value is an int of Python or NumPy, or has `__index__`; a bool does not count."""
-    return hasattr(value, "__index__") and not isinstance(value, bool | np.bool_)
+    if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
+        return False
+    try:
+        operator.index(value)
+    except TypeError:  # an array has the method, and refuses unless it is one integer
+        return False
+    return True
 
 
 def is_real(value: object) -> TypeGuard[float]:

@@ -126,6 +126,11 @@ def as_seed(seed: object, others: str = "") -> int:
     return number
 
 
+def is_one_of(word: object, words: tuple[str, ...]) -> bool:
+    """Is this one of the words? An array, which cannot be compared with one, is none."""
+    return isinstance(word, str) and word in words
+
+
 def as_bool(flag: object, name: str) -> bool:
     """True or False, of Python's or NumPy's."""
     if not isinstance(flag, bool | np.bool_):
@@ -223,7 +228,7 @@ def as_gamma(gamma: object) -> float:
 
 
 def check_reduction(reduction: object) -> None:
-    if reduction not in REDUCTIONS:
+    if not is_one_of(reduction, REDUCTIONS):
         raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
 
 

@@ -45,8 +45,12 @@ class KernelSet:
 
 def address_of_kernel(kernels: KernelSet, x: Array) -> int:
     """The kernel for the rows of x."""
-    classes = x.shape[-1]
-    for longest, entry in kernels.float32 if x.dtype is FLOAT32 else kernels.float64:
+    return route_of(kernels, x.dtype is FLOAT32, x.shape[-1])
+
+
+def route_of(kernels: KernelSet, is_float32: bool, classes: int) -> int:
+    """The address of the kernel for float32 or float64 rows of this length."""
+    for longest, entry in kernels.float32 if is_float32 else kernels.float64:
         if classes <= longest:
             return entry.address
     raise AssertionError(kernels.name)  # the last kernel takes rows of any length

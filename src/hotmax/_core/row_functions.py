@@ -21,6 +21,7 @@ from hotmax._core.arrays import (
     result_or_out,
     split_mask,
 )
+from hotmax._core.checks import as_bool
 from hotmax._core.kernel_choice import KernelSet, address_of_kernel, compute, compute_all
 from hotmax._core.rows import (
     LONG,
@@ -64,7 +65,7 @@ def map_entries(
 ) -> Any:
     """A function with one result for each entry."""
     if is_everyday(x, axis, temperature, where) and (out is None or can_write_directly(out, x)):
-        target: Array = empty(x.shape, x.dtype) if out is None else out
+        target: Any = empty(x.shape, x.dtype) if out is None else out
         if x.size > SMALL:
             compute_all(kernels, x, target, temperature)
             return target
@@ -153,6 +154,8 @@ def reduce_rows(
     out: object,
 ) -> Any:
     """A function with one result for each row."""
+    if keepdims is not False:
+        keepdims = as_bool(keepdims, "keepdims")
     if out is None and not keepdims and is_everyday(x, axis, temperature, where):
         numbers = empty(x.size // x.shape[-1], x.dtype)
         if x.size > SMALL:
@@ -206,6 +209,7 @@ def reduce_weighted(
     out: object,
 ) -> Any:
     """logsumexp with weights: x and weights broadcast against each other, as in scipy."""
+    keepdims = as_bool(keepdims, "keepdims")
     (array, present), (factors, weighted) = split_mask(x), split_mask(weights, "weights")
     if weighted is not None:  # a class of weight 0 is not there
         factors = np.where(weighted, factors, 0)

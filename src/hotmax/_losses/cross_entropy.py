@@ -9,6 +9,7 @@ import numpy as np
 from hotmax._backends.operation import LABELS, NATIVE, dispatch, operation
 from hotmax._core.arrays import FLOAT32, FLOAT64, Array, Axis, compute_type, fill_masked
 from hotmax._core.checks import (
+    as_bool,
     as_class_numbers,
     as_probabilities,
     as_smoothing,
@@ -90,6 +91,7 @@ def _cross_entropy(
 ) -> tuple[Any, Array | None]:
     """(the loss in float64, its gradient in the type of the logits unless told)."""
     check_reduction(reduction)
+    return_grad = as_bool(return_grad, "return_grad")
     smoothing = as_smoothing(label_smoothing)
     weights = np.empty(0) if weight is None else as_weight(weight, plan.classes)
     soft = is_probabilities(targets, plan.row_shape)
@@ -281,6 +283,7 @@ def nll_loss(
     logs = fill_masked(log_probabilities, "log_probabilities", -np.inf)
     plan = RowPlan(logs, axis, name="log_probabilities")
     check_reduction(reduction)
+    return_grad = as_bool(return_grad, "return_grad")
     weights = as_weight(weight, plan.classes)
     labels = as_class_numbers(targets, plan.row_shape, plan.classes, ignore_index)
     weights = weights_in_range(weights, labels, reduction)

@@ -9,6 +9,7 @@ import numpy as np
 from hotmax._backends.operation import EVERYWHERE, NATIVE, dispatch, operation
 from hotmax._core.arrays import FLOAT64, Array, Axis, split_mask
 from hotmax._core.checks import (
+    as_bool,
     check_reduction,
     in_type,
     reduce_values,
@@ -79,6 +80,7 @@ def kl_divergence(
     if type(logits_p) not in NATIVE:
         return dispatch(kl_divergence, locals())
     check_reduction(reduction)
+    return_grad = as_bool(return_grad, "return_grad")
     plan = RowPlan(logits_p, axis, temperature, where, "logits_p")
     other = _second_logits(logits_q, "logits_q", plan, "logits_p")
     count = (float(plan.count), 0.0)
@@ -142,6 +144,7 @@ def distillation_loss(
     if type(student) not in NATIVE:
         return dispatch(distillation_loss, locals())
     check_reduction(reduction)
+    return_grad = as_bool(return_grad, "return_grad")
     plan = RowPlan(student, axis, temperature, where, "student")
     other = _second_logits(teacher, "teacher", plan, "student")
     count = (float(plan.count), 0.0)

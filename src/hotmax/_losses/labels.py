@@ -92,9 +92,9 @@ def smooth_labels(
         return dispatch(smooth_labels, locals())
     smoothing = as_smoothing(label_smoothing)
     if is_probabilities(targets, (0,)):
-        plan = RowPlan(targets, as_integer(axis, "axis"))
+        plan = RowPlan(targets, as_integer(axis, "axis"), name="targets")
         hot = as_probabilities(targets, plan)
-        if num_classes is not None and num_classes != plan.classes:
+        if num_classes is not None and as_integer(num_classes, "num_classes") != plan.classes:
             raise ValueError(
                 f"num_classes must be {plan.classes}, that of targets, got {num_classes}"
             )

@@ -10,6 +10,7 @@ from hotmax._backends.operation import LABELS, NATIVE, dispatch, operation
 from hotmax._core import threads
 from hotmax._core.arrays import FLOAT32, Array, as_array, as_temperature, compute_type, result_type
 from hotmax._core.checks import (
+    as_bool,
     as_class_numbers,
     as_smoothing,
     check_reduction,
@@ -87,6 +88,7 @@ def linear_cross_entropy(
     if type(hidden) not in NATIVE:
         return dispatch(linear_cross_entropy, locals())
     check_reduction(reduction)
+    return_grad = as_bool(return_grad, "return_grad")
     smoothing = as_smoothing(label_smoothing)
     t = as_temperature(temperature)
     if t.ndim:

@@ -10,6 +10,7 @@ import numpy as np
 from hotmax._backends.operation import LABELS, NATIVE, dispatch, operation
 from hotmax._core.arrays import FLOAT64, Axis
 from hotmax._core.checks import (
+    as_bool,
     as_class_numbers,
     as_gamma,
     as_weight,
@@ -42,6 +43,7 @@ def _loss(
 ) -> Any:
     """A loss of float64 rows; `empty` is that of a row with nothing allowed by `where`."""
     check_reduction(reduction)
+    return_grad = as_bool(return_grad, "return_grad")
     plan = RowPlan(logits, axis, temperature, where, "logits")
     weights = as_weight(weight, plan.classes)
     labels = as_class_numbers(targets, plan.row_shape, plan.classes, ignore_index)

@@ -14,7 +14,7 @@ from hotmax._core.arrays import (
     check_size,
     result_or_out,
 )
-from hotmax._core.checks import as_bool
+from hotmax._core.checks import as_bool, is_one_of
 from hotmax._core.rows import Block, RowPlan
 from hotmax._kernels.sampling import filters
 from hotmax._kernels.sampling.inversion import (
@@ -122,7 +122,7 @@ def cut(plan: RowPlan, steps: Program, seeds: Seeds, stream: int = 0, mu: Array 
 
 
 def check_ties(ties: object) -> bool:
-    if ties not in ("even", "first"):
+    if not is_one_of(ties, ("even", "first")):
         raise ValueError(f'ties must be "even" or "first", got {ties!r}')
     return ties == "first"
 

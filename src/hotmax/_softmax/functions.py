@@ -7,7 +7,7 @@ from typing import Any
 
 from hotmax._backends.operation import EVERYWHERE, NATIVE, dispatch, operation
 from hotmax._core.arrays import Axis, as_temperature, is_other_library
-from hotmax._core.checks import as_real
+from hotmax._core.checks import as_bool, as_real
 from hotmax._core.row_functions import map_entries, reduce_rows, reduce_weighted
 from hotmax._kernels.softmax import weighted
 from hotmax._softmax import generic, generic_weighted
@@ -21,7 +21,7 @@ from hotmax._softmax.operations import (
 )
 
 
-@operation(EVERYWHERE, row_formula=generic.softmax)
+@operation(EVERYWHERE, row_formula=generic.softmax, kernels=SOFTMAX)
 def softmax(
     x: object,
     *,
@@ -66,7 +66,7 @@ def softmax(
     return map_entries(SOFTMAX, x, axis, temperature, where, out)
 
 
-@operation(EVERYWHERE, row_formula=generic.log_softmax)
+@operation(EVERYWHERE, row_formula=generic.log_softmax, kernels=LOG_SOFTMAX)
 def log_softmax(
     x: object,
     *,
@@ -141,6 +141,8 @@ def logsumexp(
     """
     if type(x) not in NATIVE:
         return dispatch(logsumexp, locals())
+    if return_sign is not False:
+        return_sign = as_bool(return_sign, "return_sign")
     if weights is None and not return_sign:
         return reduce_rows(LOGSUMEXP, x, axis, temperature, where, keepdims, out)
     if weights is None:
@@ -150,7 +152,7 @@ def logsumexp(
     )
 
 
-@operation(EVERYWHERE, row_formula=generic.smoothmax, reduces=True)
+@operation(EVERYWHERE, row_formula=generic.smoothmax, kernels=SMOOTHMAX, reduces=True)
 def smoothmax(
     x: object,
     *,
@@ -233,7 +235,7 @@ def hardmax(x: object, *, axis: Axis = -1, where: object = None, out: object = N
     return softmax(x, axis=axis, temperature=0.0, where=where, out=out)
 
 
-@operation(EVERYWHERE, row_formula=generic.softargmax, reduces=True)
+@operation(EVERYWHERE, row_formula=generic.softargmax, kernels=SOFTARGMAX, reduces=True)
 def softargmax(
     x: object,
     *,
@@ -265,7 +267,7 @@ def softargmax(
     return reduce_rows(SOFTARGMAX, x, axis, temperature, where, keepdims, out)
 
 
-@operation(EVERYWHERE, row_formula=generic.entropy, reduces=True)
+@operation(EVERYWHERE, row_formula=generic.entropy, kernels=ENTROPY, reduces=True)
 def entropy(
     x: object,
     *,

@@ -201,7 +201,10 @@ def smoothmax(xp: Any, x: Array, temperature: Any, where: Array | None) -> Array
     infinity = scalar_like(xp, math.inf, x)
     at_limit = xp.where(hi > 0, infinity, hi * 0)
     extra = xp.where(row.flat, at_limit, row.size * (hi + lo))
-    y = row.sign * xp.where(row.hard | row.nothing, row.top, row.top + extra)
+    # By itself it may be beyond all numbers, where the result is not.
+    halved = 2 * (row.top / 2 + xp.where(row.flat, at_limit, row.size / 2 * (hi + lo)))
+    more = xp.where(extra < infinity, row.top + extra, halved)
+    y = row.sign * xp.where(row.hard | row.nothing, row.top, more)
     return xp.where(row.nan, scalar_like(xp, math.nan, x), y)
 
 

@@ -143,8 +143,12 @@ def entropy_temperature_derivative(
 ) -> Array:
     at = LogitsProblem(x, axis, temperature, where)
     p, z, t = centred_logits(at)
-    variance = at.xp.sum(p * z * z, axis=-1, keepdims=True)
-    return at.result(at.xp.squeeze(variance / t, axis=-1))
+    xp = at.xp
+    # The square of a tiny z is lost, where that over T need not be.
+    is_tiny = xp.abs(z) < xp.finfo(z.dtype).smallest_normal ** 0.5
+    tiny = xp.where(is_tiny, z, at.zeros(z))
+    terms = xp.where(is_tiny, p * tiny * (tiny / t), p * z * z / t)
+    return at.result(xp.sum(terms, axis=-1))
 
 
 def groups(x: Array, segment_ids: Any, num_segments: Any, axis: int) -> tuple[Any, ...]:

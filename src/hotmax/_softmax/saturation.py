@@ -16,7 +16,7 @@ import numpy as np
 from hotmax._attention.heads import Heads
 from hotmax._backends.operation import NATIVE, NUMBERS, dispatch, operation
 from hotmax._core.arrays import Array, Axis
-from hotmax._core.checks import as_real, check_probabilities
+from hotmax._core.checks import as_real, check_probabilities, is_one_of
 from hotmax._core.rows import RowPlan
 from hotmax._kernels.numeric.arithmetic import LARGEST_FLOAT64
 from hotmax._kernels.softmax.saturation import jacobian_norms
@@ -133,7 +133,7 @@ def saturation(
     wanted = check_target(target)
     logits = plan.matrix(plan.x)
     mask = None if plan.where is None else plan.matrix(plan.where)
-    if input not in ("logits", "probabilities"):
+    if not is_one_of(input, ("logits", "probabilities")):
         raise ValueError(f'input must be "logits" or "probabilities", got {input!r}')
     if input == "probabilities":
         p = logits if mask is None else np.where(mask, logits, 0)

@@ -9,6 +9,7 @@ import numpy as np
 
 from hotmax._backends.operation import NATIVE, NUMBERS, dispatch, operation
 from hotmax._core.arrays import Array, Axis, as_array
+from hotmax._core.checks import as_bool
 from hotmax._core.rows import RowPlan
 from hotmax._kernels.numeric.arithmetic import LARGEST_FLOAT64
 from hotmax._softmax.functions import entropy, softmax
@@ -52,6 +53,7 @@ def temperature_for_entropy(
     """
     if not NATIVE.issuperset(map(type, (logits, target, where))):
         return dispatch(temperature_for_entropy, locals())
+    per_row = as_bool(per_row, "per_row")
     plan = RowPlan(logits, axis, 1.0, where, "logits")
     aim = as_array(target, "target").astype(np.float64)
     if aim.ndim and not per_row:

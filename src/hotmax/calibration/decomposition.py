@@ -11,6 +11,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from hotmax._core.arrays import Array
+from hotmax._core.checks import is_one_of
 from hotmax.calibration.examples import Examples, step_of
 from hotmax.calibration.request import MetricOptions, Request, average, request
 from hotmax.calibration.temperature import fit_examples
@@ -71,7 +72,7 @@ def decompose(
         Berta, Holzmueller, Jordan and Bach, Rethinking early stopping: refine, then calibrate,
         2025.
     """
-    if score not in ("nll", "brier"):
+    if not is_one_of(score, ("nll", "brier")):
         raise ValueError(f'score must be "nll" or "brier", got {score!r}')
     asked = request(logits, targets, options)
     if asked.interval:

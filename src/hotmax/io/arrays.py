@@ -35,6 +35,11 @@ UTF8_NAME = 0x800  # the flag of a zip member whose name is in UTF-8
 def read_npy(path: Path, wanted: Wanted) -> Found:
     if wanted.logits is not None:
         raise ValueError(f"{path}: an .npy file has one array, without a name to choose it by")
+    if wanted.labels not in (None, NONE):
+        raise ValueError(
+            f"{path}: an .npy file has one array, and no {wanted.labels!r} for the labels: give a "
+            "file of them, .npy, .npz, .txt or .csv"
+        )
     with path.open("rb") as file:
         if file.read(4) == b"PK\x03\x04":
             raise ValueError(f"{path} is an .npz file inside: rename it")
@@ -92,9 +97,12 @@ def parsed_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     text = re.sub(rb"(?<=\d)L(?=[,)])", b"", text)  # Python 2 on Windows wrote shapes as (7L, 3L)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Python's parser, about what is refused below
-        fields = ast.literal_eval(text.decode("latin1").strip())
+        tree = ast.parse(text.decode("latin1").strip(), mode="eval")
+        fields = ast.literal_eval(tree)
         if type(fields) is not dict or set(fields) != {"descr", "fortran_order", "shape"}:
             raise ValueError("its header has not the keys descr, fortran_order and shape")
+        if len(getattr(tree.body, "keys", ())) != len(fields):
+            raise ValueError("a key of its header is there twice")
         shape, fortran, kind = (fields[key] for key in ("shape", "fortran_order", "descr"))
         if type(shape) is not tuple or not all(map(is_count, shape)):
             raise ValueError(f"its shape is {str(shape)[:80]}")

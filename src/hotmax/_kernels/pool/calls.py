@@ -13,7 +13,7 @@ import numpy as np
 from numba import types
 
 from hotmax._kernels.compiler.compiling import python_entry
-from hotmax._kernels.pool.jobs import compute_alone, compute_small
+from hotmax._kernels.pool.jobs import compute_alone, compute_at, compute_small
 from hotmax._kernels.pool.serving import abandon_job, continue_job, serve, share_job
 
 Call = Callable[..., Any]
@@ -34,6 +34,12 @@ def small_call(dtype: np.dtype[Any], dimensions: int, out_dimensions: int) -> Ca
     """(function, x, out, temperature): a small x, with the GIL held."""
     arrays = _array(dtype, dimensions), _array(dtype, out_dimensions)
     return python_entry(compute_small, types.intp, *arrays, types.float64)
+
+
+@cache
+def address_call() -> Call:
+    """(function, x, out, rows, classes, temperature): arrays that are known by their addresses."""
+    return python_entry(compute_at, *[types.intp] * 5, types.float64)
 
 
 @cache

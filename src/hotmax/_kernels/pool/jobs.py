@@ -90,6 +90,16 @@ def _compute_alone(function, x, out, temperature):
     call_address(function, address_of(job))
 
 
+def _compute_at(function, x, out, rows, classes, temperature):
+    job = stack_array(FIELDS, np.int64)
+    job[X], job[OUT], job[ROWS], job[CLASSES] = x, out, rows, classes
+    job[STEP], job[STREAMED], job[NEXT], job[OWNS_POOL] = rows, 0, 0, 0
+    job[TEMPERATURE] = bits64(temperature)
+    job[TEMPERATURES], job[COUNT] = address_of(job) + 8 * TEMPERATURE, 1
+    call_address(function, address_of(job))
+
+
 # A small array in the calling thread. About a microsecond of work is not worth releasing the GIL.
 compute_small = quick_kernel(_compute_alone)
 compute_alone = kernel(_compute_alone)
+compute_at = quick_kernel(_compute_at)  # the same of arrays that are known by their addresses

@@ -138,12 +138,15 @@ def entropy_derivative_rows(x, values, temperature):
         base = math.copysign(1.0, t) * m
         unit = logit_unit(t)
         mean = mean_difference(p, x[r], base, unit)
-        total = 0.0
+        total, tiny = 0.0, 0.0
         for c in range(p.size):
             if p[c] > 0.0:
                 off = (difference(x[r, c], base, unit) - mean) / (t / unit)
-                total += p[c] * off * off
-        values[r] = total / t
+                if abs(off) < 2.0**-500:  # whose square is lost where that over T need not be
+                    tiny += p[c] * off * (off / t)
+                else:
+                    total += p[c] * off * off
+        values[r] = total / t if tiny == 0.0 else total / t + tiny
 
 
 @kernel

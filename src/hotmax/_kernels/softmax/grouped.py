@@ -33,22 +33,23 @@ from hotmax._kernels.simd.vectors import (
     LINE,
     WIDTH,
     choose,
-    entry,
     fma,
     halves,
+    horizontal_sum,
     load,
     load_line,
     load_partial,
     splat,
     splat_line,
     store,
+    store_partial,
     to_float64,
+    transposed_square,
 )
 from hotmax._kernels.simd.writing import write_mapped
 from hotmax._kernels.softmax.float32 import (
     add_line,
     count_ties,
-    exp_tail,
     fits_float32,
     larger,
     probability_of_exp,
@@ -58,7 +59,6 @@ from hotmax._kernels.softmax.logs import log1p_vector
 from hotmax._kernels.softmax.rows import (
     log_softmax_row,
     logsumexp_row,
-    sign_of,
     smoothmax_row,
     softmax_row,
 )
@@ -67,7 +67,7 @@ GROUP = WIDTH  # rows computed together
 LONGEST_GROUPED = 1023  # classes of the longest row of softmax: a group's exponentials stay in L1
 STEP32 = -(-LONGEST_GROUPED // LINE) * LINE
 EXPS = GROUP * STEP32
-GROUP_FIELDS, GROUP_SINGLES = 9 * GROUP, 4 * GROUP
+GROUP_FIELDS, GROUP_SINGLES = (9 + GROUP) * GROUP, (4 + 2 * GROUP) * GROUP
 ONE_HOT = 2.0**-20  # the share below the maximum that is too small to be told from the sum
 
 
@@ -87,6 +87,9 @@ class Group(NamedTuple):
     sums: Any  # of the exponentials
     ties: Any  # how many entries are equal to the maximum
     inverses: Any  # 1 / T
+    lane_sums: Any  # of each row: sums of every GROUP-th exponential
+    lane_tops: Any  # of each row: the largest of every GROUP-th entry
+    lane_seconds: Any  # of each row: the second largest of these
 
 
 @inline
@@ -106,6 +109,9 @@ def group_of(numbers, singles):
         numbers[6 * GROUP : 7 * GROUP],
         numbers[7 * GROUP : 8 * GROUP],
         numbers[8 * GROUP : 9 * GROUP],
+        numbers[9 * GROUP :],
+        singles[4 * GROUP : (4 + GROUP) * GROUP],
+        singles[(4 + GROUP) * GROUP :],
     )
 
 
@@ -120,8 +126,8 @@ def set_temperatures(group, temperature, first, stop):
 
 
 @kernel
-def two_largest_entries(x, sign):
-    """The two largest entries of sign * x; a nan may be overlooked."""
+def two_largest_lanes(x, sign, tops, seconds, at):
+    """Store the two largest of every GROUP-th entry of sign * x; a nan may be overlooked."""
     none = splat_line(np.float32(-np.inf))
     a, b, c, d = none, none, none, none  # largest and second largest, of two chains
     most = x.size // (2 * LINE) * (2 * LINE)
@@ -140,26 +146,28 @@ def two_largest_entries(x, sign):
     for i in range(whole, x.size, WIDTH):
         v = sign * load_partial(x, i, x.size - i, sign * np.float32(-np.inf))
         second, top = larger(smaller(top, v), second), larger(v, top)
-    m = s = np.float32(-np.inf)
-    for i in range(WIDTH):
-        v = entry(top, i)
-        s, m = max(min(m, v), s), max(m, v)
-        s = max(s, entry(second, i))
-    return np.float64(m), np.float64(s)
+    store(tops, at, top)
+    store(seconds, at, second)
 
 
 @inline
 def find_maxima(x, temperature, first, count, group):
-    for g in range(GROUP):
-        group.special[g] = 1.0
-        group.tops[g] = 0.0
     for g in range(count):
-        r = first + g
-        t = of_row(temperature, r)
-        m, group.seconds[g] = two_largest_entries(x[r], sign_of(x, t))
-        if fits_float32(m, t):
-            group.special[g] = 0.0
-            group.tops[g] = m
+        sign = np.float32(group.signs[g])
+        two_largest_lanes(x[first + g], sign, group.lane_tops, group.lane_seconds, g * GROUP)
+    tops = transposed_square(group.lane_tops, 0, GROUP)
+    seconds = transposed_square(group.lane_seconds, 0, GROUP)
+    top, second = tops[0], seconds[0]
+    for k in range(1, GROUP):
+        second = larger(larger(smaller(top, tops[k]), second), seconds[k])
+        top = larger(tops[k], top)
+    store(group.tops, 0, to_float64(top))
+    store(group.seconds, 0, to_float64(second))
+    for g in range(GROUP):
+        fits = g < count and fits_float32(group.tops[g], of_row(temperature, first + g))
+        group.special[g] = 0.0 if fits else 1.0
+        if not fits:
+            group.tops[g] = 0.0
 
 
 @inline
@@ -184,7 +192,7 @@ def constants_of_row(group, g):
 
 @inline
 def sum_exps(x, exps, line, upcoming):
-    """The sum of the exponentials of a row, which are kept in exps if that is not None."""
+    """The sums of every GROUP-th exponential of a row, which are kept in exps if not None."""
     beta, beta_lo, origin = line
     sums = splat(0.0), splat(0.0)
     whole = x.size // LINE * LINE
@@ -194,44 +202,39 @@ def sum_exps(x, exps, line, upcoming):
         if exps is not None:
             store(exps, i, e)
         sums = add_line(e, sums)
-    if exps is not None:
-        return exp_tail(x, exps, whole, x.size, whole, line, sums)
-    return sum_tail(x, whole, line, sums)
+    first, second = sums
+    absent = np.float32(math.copysign(np.inf, -beta))
+    for i in range(whole, x.size, WIDTH):
+        e = exp2_biased32(load_partial(x, i, x.size - i, absent), beta, beta_lo, origin)
+        if exps is not None:
+            store_partial(exps, i, x.size - i, e)
+        first = first + to_float64(e)
+    return first + second
 
 
 @inline
-def sum_tail(x, start, line, sums):
-    """The end of a row, less than LINE entries, and the sum of all."""
-    beta, beta_lo, origin = line
-    absent = np.float32(math.copysign(np.inf, -beta))
-    first, second = sums
-    for i in range(start, x.size, WIDTH):
-        e = exp2_biased32(load_partial(x, i, x.size - i, absent), beta, beta_lo, origin)
-        first = first + to_float64(e)
-    total = first + second
-    near = (entry(total, 0) + entry(total, 4)) + (entry(total, 2) + entry(total, 6))
-    far = (entry(total, 1) + entry(total, 5)) + (entry(total, 3) + entry(total, 7))
-    return near + far
+def add_lanes(lanes):
+    """The sum of GROUP numbers of each row, in the order of `horizontal_sum`."""
+    v = transposed_square(lanes, 0, GROUP)
+    return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]))
 
 
 @inline
 def find_sums(x, exps, first, count, stop, group):
     """The sums and ties of all rows; a row with a nan is special."""
-    for g in range(GROUP):
-        group.sums[g], group.ties[g] = 1.0, 1.0
     for g in range(count):
-        if group.special[g] != 0.0:
-            continue
         r = first + g
         upcoming = x[min(r + GROUP, stop - 1)]
         line = constants_of_row(group, g)
         if exps is not None:
-            group.sums[g] = sum_exps(x[r], exps[g * STEP32 :], line, upcoming)
+            store(group.lane_sums, g * GROUP, sum_exps(x[r], exps[g * STEP32 :], line, upcoming))
         else:
-            group.sums[g] = sum_exps(x[r], None, line, upcoming)
+            store(group.lane_sums, g * GROUP, sum_exps(x[r], None, line, upcoming))
+    store(group.sums, 0, add_lanes(group.lane_sums))
+    store(group.ties, 0, splat(1.0))
     for g in range(count):
         if group.sums[g] != group.sums[g]:
-            group.special[g], group.sums[g] = 1.0, 1.0
+            group.special[g] = 1.0
         elif group.seconds[g] == group.tops[g] and group.special[g] == 0.0:
             m = np.float32(group.signs[g] * group.tops[g])
             group.ties[g] = count_ties(x[first + g], m)
@@ -246,9 +249,7 @@ def sum_below(x, line, m):
         v = load_partial(x, i, x.size - i, m)
         e = exp2_biased32(v, beta, beta_lo, origin)
         total = total + to_float64(choose(v == m, np.float32(0.0), e))
-    near = (entry(total, 0) + entry(total, 4)) + (entry(total, 2) + entry(total, 6))
-    far = (entry(total, 1) + entry(total, 5)) + (entry(total, 3) + entry(total, 7))
-    return near + far
+    return horizontal_sum(total)
 
 
 @inline

@@ -41,6 +41,7 @@ from hotmax._kernels.simd.vectors import (
     splat,
     store,
     store_partial,
+    transposed_square,
 )
 from hotmax._kernels.simd.writing import write_mapped
 from hotmax._kernels.softmax.float32 import larger, smaller
@@ -56,7 +57,7 @@ from hotmax._kernels.softmax.rows import (
 GROUP = WIDTH  # rows computed together
 BUFFER = 4096  # exponentials of a group that stay in the first-level cache
 NEAR_ENTRIES = 1 << 15  # entries of a group that stay in the second-level cache
-GROUP64_FIELDS = 16 * GROUP
+GROUP64_FIELDS = (16 + 2 * GROUP) * GROUP
 ONE_HOT = 2.0**-40  # the share below the maximum that is too small to be told from the sum
 
 
@@ -86,6 +87,8 @@ class Group64(NamedTuple):
     logs: Any  # log of the sum in units of the largest term; or the inverse of the sum
     log_los: Any
     temperatures: Any
+    lanes: Any  # of each row: the largest of every GROUP-th entry, and later sums of these
+    lane_rests: Any  # the second largest, and later what the sums leave out
 
 
 @inline
@@ -108,12 +111,14 @@ def group64_of(numbers):
         numbers[13 * GROUP : 14 * GROUP],
         numbers[14 * GROUP : 15 * GROUP],
         numbers[15 * GROUP : 16 * GROUP],
+        numbers[16 * GROUP : (16 + GROUP) * GROUP],
+        numbers[(16 + GROUP) * GROUP :],
     )
 
 
 @kernel
-def two_largest_float64(x, sign):
-    """The two largest entries of sign * x; a nan may be overlooked."""
+def two_largest_float64(x, sign, tops, seconds, at):
+    """Store the two largest of every GROUP-th entry of sign * x; a nan may be overlooked."""
     none = splat(-np.inf)
     a, b, c, d = none, none, none, none  # largest and second largest, of two chains
     most = x.size // LINE * LINE
@@ -124,13 +129,8 @@ def two_largest_float64(x, sign):
     for i in range(most, x.size, WIDTH):
         v = sign * load_partial(x, i, x.size - i, sign * -np.inf)
         c, a = larger(smaller(a, v), c), larger(v, a)
-    top, second = larger(a, b), larger(larger(c, d), smaller(a, b))
-    m = s = -np.inf
-    for i in range(WIDTH):
-        v = entry(top, i)
-        s, m = max(min(m, v), s), max(m, v)
-        s = max(s, entry(second, i))
-    return m, s
+    store(tops, at, larger(a, b))
+    store(seconds, at, larger(larger(c, d), smaller(a, b)))
 
 
 @inline
@@ -139,18 +139,21 @@ def begin_group64(x, temperature, start, stop, first, most, group):
     count = min(most, stop - first)
     if first == start or temperature.size > 1:
         set_temperatures64(group, temperature, first, stop)
-    for g in range(GROUP):
-        group.special[g] = 1.0
-        group.tops[g] = 0.0
-        group.ties[g] = 1.0
-        group.sums[g], group.sum_los[g] = 1.0, 0.0
     for g in range(count):
-        r = first + g
-        t = of_row(temperature, r)
-        m, group.seconds[g] = two_largest_float64(x[r], group.signs[g])
-        if fits_float64(m, t):
-            group.special[g] = 0.0
-            group.tops[g] = m
+        two_largest_float64(x[first + g], group.signs[g], group.lanes, group.lane_rests, g * GROUP)
+    tops = transposed_square(group.lanes, 0, GROUP)
+    seconds = transposed_square(group.lane_rests, 0, GROUP)
+    top, second = tops[0], seconds[0]
+    for k in range(1, GROUP):
+        second = larger(larger(smaller(top, tops[k]), second), seconds[k])
+        top = larger(tops[k], top)
+    store(group.tops, 0, top)
+    store(group.seconds, 0, second)
+    for g in range(GROUP):
+        fits = g < count and fits_float64(group.tops[g], of_row(temperature, first + g))
+        group.special[g] = 0.0 if fits else 1.0
+        if not fits:
+            group.tops[g] = 0.0
     set_constants64(group)
     return count
 
@@ -190,20 +193,19 @@ def add_exponentials(v, line, sums):
 
 
 @inline
-def add_lanes(sums, others):
-    """The sum of the entries of two double-double vectors."""
-    total, carry = two_sum(sums[0], others[0])
-    rest = carry + (sums[1] + others[1])
-    hi, lo = 0.0, 0.0
-    for i in range(WIDTH):
-        hi, carry = two_sum(hi, entry(total, i))
-        lo += carry + entry(rest, i)
+def add_lanes64(lanes, rests):
+    """The sum of GROUP double-double numbers of each row."""
+    totals, los = transposed_square(lanes, 0, GROUP), transposed_square(rests, 0, GROUP)
+    hi, lo = totals[0], los[0]
+    for k in range(1, GROUP):
+        hi, carry = two_sum(hi, totals[k])
+        lo = lo + (carry + los[k])
     return two_sum(hi, lo)
 
 
 @inline
 def sum_exps64(x, exps, line, upcoming):
-    """The sum of the exponentials of a row, which are kept in exps if that is not None."""
+    """The sums of every GROUP-th exponential of a row, which are kept in exps if not None."""
     absent = math.copysign(np.inf, -line[0])
     near = splat(0.0), splat(0.0)
     far = splat(0.0), splat(0.0)
@@ -220,7 +222,8 @@ def sum_exps64(x, exps, line, upcoming):
         near, e = add_exponentials(load_partial(x, i, x.size - i, absent), line, near)
         if exps is not None:
             store_partial(exps, i, x.size - i, e)
-    return add_lanes(near, far)
+    total, carry = two_sum(near[0], far[0])
+    return total, carry + (near[1] + far[1])
 
 
 @inline
@@ -234,18 +237,21 @@ def find_sums64(x, exps, first, count, stop, group):
     """The sums and ties of all rows; a row with a nan is special."""
     n = x.shape[1]
     for g in range(count):
-        if group.special[g] != 0.0:
-            continue
         r = first + g
         upcoming = x[min(r + count, stop - 1)]
         if exps is not None:
             sums = sum_exps64(x[r], exps[g * n : (g + 1) * n], line_of(group, g), upcoming)
         else:
             sums = sum_exps64(x[r], None, line_of(group, g), upcoming)
-        group.sums[g], group.sum_los[g] = sums
+        store(group.lanes, g * GROUP, sums[0])
+        store(group.lane_rests, g * GROUP, sums[1])
+    total, lo = add_lanes64(group.lanes, group.lane_rests)
+    store(group.sums, 0, total)
+    store(group.sum_los, 0, lo)
+    store(group.ties, 0, splat(1.0))
     for g in range(count):
         if group.sums[g] != group.sums[g]:
-            group.special[g], group.sums[g], group.sum_los[g] = 1.0, 1.0, 0.0
+            group.special[g] = 1.0
         elif group.seconds[g] == group.tops[g] and group.special[g] == 0.0:
             group.ties[g] = count_equal(x[first + g], group.signs[g], group.tops[g])
 
@@ -260,7 +266,11 @@ def sum_below64(x, line, m):
         e = choose(v == m, 0.0, exp2_biased64(v, beta, beta_lo, origin))
         total, carry = two_sum(sums[0], e)
         sums = total, sums[1] + carry
-    return add_lanes(sums, (splat(0.0), splat(0.0)))
+    hi, lo = 0.0, 0.0
+    for i in range(WIDTH):
+        hi, carry = two_sum(hi, entry(sums[0], i))
+        lo += carry + entry(sums[1], i)
+    return two_sum(hi, lo)
 
 
 @inline

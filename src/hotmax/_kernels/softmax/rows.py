@@ -238,8 +238,8 @@ def smoothmax_of(m, temperature, sums):
         return sign * m
     size = abs(temperature)
     extra = size * log_sum
-    if extra > 2.0**1000:
-        return sign * (m + extra)
+    if extra > 2.0**1000:  # by itself it may be beyond all numbers, where the result is not
+        return sign * (2.0 * (0.5 * m + 0.5 * size * log_sum))
     hi, carry = two_sum(m, extra)
     return sign * (hi + (carry + fma(size, log_sum, -extra) + size * log_sum_lo))
 
