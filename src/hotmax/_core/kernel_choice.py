@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from hotmax._kernels.softmax.float32 import (
 from hotmax._kernels.softmax.rows import SUM_BLOCK, add_sums, block_sums
 
 ANY_LENGTH = sys.maxsize
+MOST_KNOWN = 1000  # lengths of rows whose kernels are remembered
 STREAM_ROW = 6144  # bytes of a row from which it is streamed: streaming holds up reads for a while
 
 Routes = tuple[tuple[int, Entry], ...]  # the longest row in classes, and the kernel up to there
@@ -41,17 +42,24 @@ class KernelSet:
     reduces: bool  # one number for each row, or one for each entry
     empty: float | None  # for a row with nothing allowed; None: as the kernel has it
     columns: Callable[..., bool] | None = None  # over float32 rows side by side, classes apart
+    # Addresses of kernels by the length of rows, as calls come by.
+    addresses32: dict[int, int] = field(default_factory=dict)
+    addresses64: dict[int, int] = field(default_factory=dict)
 
 
 def address_of_kernel(kernels: KernelSet, x: Array) -> int:
     """The kernel for the rows of x."""
-    return route_of(kernels, x.dtype is FLOAT32, x.shape[-1])
+    known = kernels.addresses32 if x.dtype is FLOAT32 else kernels.addresses64
+    return known.get(x.shape[-1]) or route_of(kernels, x.dtype is FLOAT32, x.shape[-1])
 
 
 def route_of(kernels: KernelSet, is_float32: bool, classes: int) -> int:
     """The address of the kernel for float32 or float64 rows of this length."""
     for longest, entry in kernels.float32 if is_float32 else kernels.float64:
         if classes <= longest:
+            known = kernels.addresses32 if is_float32 else kernels.addresses64
+            if len(known) < MOST_KNOWN:
+                known[classes] = entry.address
             return entry.address
     raise AssertionError(kernels.name)  # the last kernel takes rows of any length
 

@@ -39,40 +39,37 @@ LAST = -1  # Python has one object for it, so `is` tells it from -1.0 at once
 SMALL = 4096  # entries that are not worth sharing, nor releasing the GIL for
 
 # Calls of kernels on small arrays, by the number of dimensions: None until they are needed.
-_small32: list[Callable[..., None] | None] = [None] * 65
-_small64: list[Callable[..., None] | None] = [None] * 65
-_small_reduction32: list[Callable[..., None] | None] = [None] * 65
-_small_reduction64: list[Callable[..., None] | None] = [None] * 65
-
-
-def is_everyday(x: Any, axis: Axis, temperature: object, where: object) -> bool:
-    """Can the kernels read x as it lies: contiguous floats, their last axis, a number for T?"""
-    return (
-        type(x) is ndarray
-        and axis is LAST
-        and where is None
-        and type(temperature) is float
-        and (x.dtype is FLOAT32 or x.dtype is FLOAT64)
-        and ((flags := x.flags).carray or (flags.c_contiguous and flags.aligned))
-        and temperature == temperature
-        and x.size > 0
-        and x.ndim > 0
-    )
+Calls = list[Callable[..., None] | None]
+_small32: Calls = [None] * 65
+_small64: Calls = [None] * 65
+_small_reduction32: Calls = [None] * 65
+_small_reduction64: Calls = [None] * 65
 
 
 def map_entries(
     kernels: KernelSet, x: Any, axis: Axis, temperature: Any, where: object, out: object
 ) -> Any:
     """A function with one result for each entry."""
-    if is_everyday(x, axis, temperature, where) and (out is None or can_write_directly(out, x)):
-        target: Any = empty(x.shape, x.dtype) if out is None else out
-        if x.size > SMALL:
+    # The everyday call: contiguous floats, their last axis, one temperature. For a small array the
+    # way to the kernel is most of the time, so it is written out here.
+    if (
+        type(x) is ndarray
+        and axis is LAST
+        and where is None
+        and type(temperature) is float
+        and ((kind := x.dtype) is FLOAT32 or kind is FLOAT64)
+        and (x.flags.carray or is_readable(x))
+        and temperature == temperature
+        and (size := x.size) > 0
+        and (dimensions := x.ndim)
+        and (out is None or can_write_directly(out, x))
+    ):
+        target: Any = empty(x.shape, kind) if out is None else out
+        if size > SMALL:
             compute_all(kernels, x, target, temperature)
             return target
-        table = _small32 if x.dtype is FLOAT32 else _small64
-        call = table[x.ndim]
-        if call is None:
-            call = table[x.ndim] = small_call(x.dtype, x.ndim, x.ndim)
+        calls = _small32 if kind is FLOAT32 else _small64
+        call = calls[dimensions] or small_call_of(calls, x, dimensions)
         call(address_of_kernel(kernels, x), x, target, temperature)
         return target
     plan = RowPlan(x, axis, temperature, where)
@@ -91,6 +88,17 @@ def map_entries(
     if target is not given:
         given[...] = target
     return given
+
+
+def is_readable(x: Array) -> bool:
+    """Can the kernels read x, though it is read-only?"""
+    return x.flags.c_contiguous and x.flags.aligned
+
+
+def small_call_of(calls: Calls, x: Array, out_dimensions: int) -> Callable[..., None]:
+    """The call of kernels on small arrays like x, compiled or loaded."""
+    call = calls[x.ndim] = small_call(x.dtype, x.ndim, out_dimensions)
+    return call
 
 
 def map_staged(kernels: KernelSet, plan: RowPlan, target: Array) -> None:
@@ -156,25 +164,42 @@ def reduce_rows(
     """A function with one result for each row."""
     if keepdims is not False:
         keepdims = as_bool(keepdims, "keepdims")
-    if out is None and not keepdims and is_everyday(x, axis, temperature, where):
-        numbers = empty(x.size // x.shape[-1], x.dtype)
-        if x.size > SMALL:
+    if (
+        type(x) is ndarray
+        and axis is LAST
+        and where is None
+        and type(temperature) is float
+        and ((kind := x.dtype) is FLOAT32 or kind is FLOAT64)
+        and (x.flags.carray or is_readable(x))
+        and temperature == temperature
+        and (size := x.size) > 0
+        and (dimensions := x.ndim)
+        and out is None
+        and not keepdims
+    ):
+        numbers = empty(size // x.shape[-1], kind)
+        if size > SMALL:
             compute_all(kernels, x, numbers, temperature)
         else:
-            table = _small_reduction32 if x.dtype is FLOAT32 else _small_reduction64
-            call = table[x.ndim]
-            if call is None:
-                call = table[x.ndim] = small_call(x.dtype, x.ndim, 1)
+            calls = _small_reduction32 if kind is FLOAT32 else _small_reduction64
+            call = calls[dimensions] or small_call_of(calls, x, 1)
             call(address_of_kernel(kernels, x), x, numbers, temperature)
-        if x.ndim == 2:
+        if dimensions == 2:
             return numbers
-        return numbers.reshape(x.shape[:-1]) if x.ndim > 2 else numbers[0]
+        return numbers.reshape(x.shape[:-1]) if dimensions > 2 else numbers[0]
     plan = RowPlan(x, axis, temperature, where)
     shape = plan.reduced_shape if keepdims else plan.row_shape
     given = None if out is None else check_out(out, shape, plan.dtype)
     numbers = np.empty(plan.count, plan.compute_dtype)
-    if plan.classes == 0 and kernels.empty is not None:
+    if plan.count == 0:
+        pass
+    elif plan.classes == 0 and kernels.empty is not None:
         numbers[:] = kernels.empty
+    elif plan.classes == 0:  # as if there were one class, which is absent
+        absent = np.where(np.signbit(plan.temperatures), np.inf, -np.inf)
+        rows = np.empty((plan.count, 1), plan.compute_dtype)
+        rows[:, 0] = absent
+        compute(kernels, rows, numbers, plan.temperatures)
     elif plan.is_direct:
         compute_all(kernels, plan.x.reshape(plan.count, plan.classes), numbers, plan.temperatures)
     else:
