@@ -13,7 +13,7 @@ from numba import njit
 from hotmax._kernels.numeric import arithmetic, double_double
 from hotmax._kernels.simd import vectors
 from hotmax._kernels.simd.staging import transpose
-from hotmax._kernels.softmax.logs import log1p_vector
+from hotmax._kernels.softmax.logs import log1p_vector, log1p_vector_parts
 
 mp = reference.mp
 
@@ -229,19 +229,39 @@ def test_log1p_parts(rng):
 
 
 def test_log1p_vector(rng):
-    """To 2**-36 relative, for what up to 64 classes can sum to."""
+    """To 2**-36 relative, and to 2**-56 in double-double, for any number of classes below 2**32."""
     s = np.concatenate(
         [
             [0.0],
-            2.0 ** rng.uniform(-1000, 6, 1500),
-            np.linspace(0, 63, 2001),
-            *(np.sqrt(0.5) * 2.0 ** np.arange(1, 7) - 1 + e for e in (-1e-9, 0.0, 1e-9)),
+            2.0 ** rng.uniform(-1000, 6, 1000),
+            2.0 ** rng.uniform(0, 32, 1000),
+            np.linspace(0, 63, 1001),
+            *(np.sqrt(0.5) * 2.0 ** np.arange(1, 33) - 1 + e for e in (-1e-9, 0.0, 1e-9)),
         ]
     )
-    log1p = njit(lambda s: log1p_vector(s))
+    log1p, parts = njit(lambda s: log1p_vector(s)), njit(lambda s, lo: log1p_vector_parts(s, lo))
     for value in s.tolist():
         true = mp.log1p(mp.mpf(value))
         assert log1p(value) == true == 0 or relative(log1p(value), true) < 2.0**-36
+        lo = value * float(rng.uniform(-(2.0**-53), 2.0**-53))
+        hi, rest = parts(value, lo)
+        true = mp.log1p(mp.mpf(value) + mp.mpf(lo))
+        bound = 2.0**-56 if value > 2.0**-45 else 2.0**-53
+        assert hi == rest == true == 0 or relative(mp.mpf(hi) + mp.mpf(rest), true) < bound
+
+
+def test_exp2_biased64(rng):
+    """Within 0.9 ULP, relative to powers of two far from 0 too; 0 below 2**LOWEST64."""
+    beta, beta_lo = 1.4426950408889634, 2.0355273740931033e-17
+    exp2 = njit(lambda x, o: arithmetic.exp2_biased64(x, beta, beta_lo, o))
+    for k in (0.0, 1000.0, -70000.0, 2.0**30):
+        origin = arithmetic.ROUND64 - k
+        at = k / beta
+        for x in (at + rng.uniform(-700, 1, 700)).tolist():
+            exact = mp.mpf(x) * (mp.mpf(beta) + mp.mpf(beta_lo)) - k + arithmetic.BIAS64
+            assert relative(mp.mpf(exp2(x, origin)), mp.mpf(2) ** exact) < 0.9 * 2.0**-52
+        for x in (-np.inf, -1e300, at - 900.0):
+            assert exp2(x, origin) == 0.0
 
 
 # --- error-free sums --------------------------------------------------------------------------

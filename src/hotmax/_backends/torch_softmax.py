@@ -55,6 +55,7 @@ def run_everyday(operation: ArrayOperation, arguments: Arguments) -> torch.Tenso
     size, entries = SIZES.get(x.dtype), x.numel()
     if (
         size is None
+        or operation.kernels is None
         or not 0 < entries <= SMALL
         or type(temperature) is not float
         or temperature != temperature

@@ -44,7 +44,10 @@ def log1p_vector(s):
 
 @inline
 def log1p_vector_parts(s, s_lo):
-    """log(1 + s + s_lo) in double-double for 0 <= s < 2**32, within 2**-56 relative."""
+    """log(1 + s + s_lo) in double-double for 0 <= s < 2**32.
+
+    Within 2**-56 relative; below s = 2**-45 rounded to float64.
+    """
     whole, rest, k = reduced(s)
     # 2**-k as the ratio of what was divided by
     shrink = choose(k > 0.0, whole / (1.0 + s), 1.0)
