@@ -15,6 +15,7 @@ class Explorer:
 
     def __init__(self, context, address):
         self.page = context.new_page()
+        self.page.set_default_timeout(120_000)  # ms: a busy machine must not fail a test
         self.address = address
         self.messages, self.requests = [], []
         self.page.on("console", lambda m: self.messages.append(f"{m.type}: {m.text}"))

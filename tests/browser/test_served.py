@@ -147,6 +147,7 @@ def test_files_are_opened_in_the_page_and_bad_ones_are_told(folder, new_tab, run
         assert not explorer.page.is_visible("[role=alert]")
 
 
+@pytest.mark.slow
 def test_a_server_that_is_gone_is_told(folder, new_tab):
     with served(folder / "two.npz") as address:
         explorer = new_tab(address).open()
