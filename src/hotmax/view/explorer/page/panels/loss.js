@@ -36,7 +36,7 @@ export const loss = {
   title: "Losses and their gradients",
   short: "Loss",
   formula: "L = −Σ_i y_i log p_i,   ∂L / ∂x = (p − y) / T,   y = (1 − s) · one-hot + s / n",
-  notice: "Right picture: the less probable the right class, the harder cross entropy pulls; the absolute error 1 − p lets go of confident mistakes. Label smoothing s makes certainty itself cost: with 1000 classes and p = 0.99 the loss goes from 0.010 to 1.159 at s = 0.1.",
+  notice: "The less probable the right class, the harder cross entropy pulls; the absolute error 1 − p lets go of confident mistakes. Label smoothing s makes certainty itself cost: with 1000 classes and p = 0.99 the loss goes from 0.010 to 1.159 at s = 0.1.",
   presets: [
     ["Confidently wrong", { source: "own", x: [-6, 4, 0], names: [], T: 1, k: 0, smoothing: 0 }],
     ["1000 classes, p = 0.99", { source: "own", x: thousand(), names: [], T: 1, k: 0, smoothing: 0 }],
