@@ -18,15 +18,17 @@ TESTS =
 EXAMPLES = 10000
 SEED = 0
 FUZZERS = files libraries numbers
-BENCHMARKS = speed libraries losses attention sampling calibration regression
+BENCHMARKS = speed libraries losses attention sampling calibration regression explorer
 
-.PHONY: help demo tour install test test-slow install-lowest lowest fuzz lint format bench map accuracy capabilities tree docs clean
+.PHONY: help demo explorer tour install test test-slow install-lowest lowest fuzz lint format bench map accuracy capabilities tree docs clean
 .NOTPARALLEL:
 
 help:
 	@echo "make demo      a report on a small classifier: its summary, and a page to open"
 	@echo "make tour      a tour of hotmax on the terminal"
-	@echo "make test      the tests and the examples in the docstrings, but for the slow tests"
+	@echo "make test      the tests and the examples in the docstrings, but for the slow tests;"
+	@echo "               those in tests/browser need a Chromium, and the last lines say if there is none"
+	@echo "make explorer  the explorer, served and opened in the browser; Ctrl-C ends it"
 	@echo "make test-slow the slow tests: generated code, indices, jax and torch.compile at length"
 	@echo "make lowest    the tests with the lowest versions that pyproject.toml allows"
 	@echo "make fuzz      damaged files and hostile numbers; EXAMPLES=100000 SEED=1 for more;"
@@ -44,6 +46,9 @@ help:
 
 demo: $(VENV)/installed-demo
 	@$(BIN)/hotmax report --out report.html --force
+
+explorer: $(VENV)/installed-explorer
+	@$(BIN)/hotmax explore
 
 tour: $(VENV)/installed
 	@$(BIN)/python -m hotmax.view.tour
@@ -114,9 +119,13 @@ $(VENV)/installed-demo: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python $(INSTALL) -e ".[plot,calibration,cli]"
 	@touch $(VENV)/installed $@
 
+$(VENV)/installed-explorer: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python $(INSTALL) -e ".[explore]"
+	@touch $(VENV)/installed $@
+
 $(VENV)/installed-dev: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python $(INSTALL) -e ".[dev]"
-	@touch $(VENV)/installed $(VENV)/installed-demo $@
+	@touch $(VENV)/installed $(VENV)/installed-demo $(VENV)/installed-explorer $@
 
 $(VENV)/installed-docs: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python $(INSTALL) -e ".[docs,plot,calibration]"

@@ -4,11 +4,15 @@ Tests that need a library that is not installed are skipped, and said to need it
 """
 
 import gc
+from pathlib import Path
 
 import numpy as np
 import pytest
+from chromium import ABSENT
 from hypothesis import HealthCheck, settings
 from optional import MISSING, OF_TORCH, SOURCE, Absent
+
+BROWSER = Path(__file__).parent / "browser"
 
 settings.register_profile(
     "fixed",
@@ -55,8 +59,19 @@ def pytest_collection_modifyitems(items):
             parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
             if item.get_closest_marker("torch") or any(map(of_torch, parameters)):
                 item.add_marker(pytest.mark.skip(reason="needs torch"))
+    if ABSENT is not None:
+        for item in items:
+            if BROWSER in item.path.parents:
+                item.add_marker(pytest.mark.skip(reason=ABSENT))
     names = [f"test_{name}" for name in LONG]
     items.sort(key=lambda item: names.index(n) if (n := item.path.stem) in names else len(names))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say in the last lines if the browser tests could not run."""
+    if ABSENT is not None:
+        terminalreporter.write_sep("-", "tests/browser was not run", yellow=True)
+        terminalreporter.write_line(f"tests/browser was not run: {ABSENT}")
 
 
 def pytest_collection_finish():

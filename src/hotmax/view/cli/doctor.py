@@ -27,6 +27,8 @@ OPTIONAL = {
     "matplotlib": "plot",
     "cyclopts": "cli",
     "rich": "cli",
+    "starlette": "explore",
+    "uvicorn": "explore",
     "pyarrow": "files",
     "scikit-learn": "calibration",
     "scipy": "calibration",

@@ -1,0 +1,1 @@
+"""The explorer: one page in which softmax can be played with, and a server for users' files."""
