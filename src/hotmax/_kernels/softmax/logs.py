@@ -18,7 +18,7 @@ def halved(whole, rest, exponent, step, power):
 
 @inline
 def reduced(s):
-    """(whole, rest, k): 1 + s = 2**k (whole + rest), with whole near 1, for 0 <= s < 2**32."""
+    """(whole, rest, k): 1 + s = 2**k (whole + rest), with whole near 1, for 0 <= s < 2**31."""
     whole, rest = two_sum(1.0, s)
     whole, rest, k = halved(whole, rest, 0.0, 16.0, 65536.0)
     whole, rest, k = halved(whole, rest, k, 8.0, 256.0)
@@ -29,7 +29,7 @@ def reduced(s):
 
 @inline
 def log1p_vector(s):
-    """log(1 + s) in float64 for 0 <= s < 2**32, within 2**-36 relative."""
+    """log(1 + s) in float64 for 0 <= s < 2**31, within 2**-36 relative."""
     whole, rest, k = reduced(s)
     u = (whole - 1.0) + rest
     r = u / (2.0 + u)
@@ -44,7 +44,7 @@ def log1p_vector(s):
 
 @inline
 def log1p_vector_parts(s, s_lo):
-    """log(1 + s + s_lo) in double-double for 0 <= s < 2**32.
+    """log(1 + s + s_lo) in double-double for 0 <= s < 2**31.
 
     Within 2**-56 relative; below s = 2**-45 rounded to float64.
     """
