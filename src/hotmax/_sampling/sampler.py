@@ -151,6 +151,12 @@ class Sampler:
         """
         if request in self._requests:
             raise ValueError(f"request {request!r} is already known: remove it first")
+        key = self._seed_of(request) if seed is None else seed
+        self._requests[request] = self._request(key, step, mu, settings)
+
+    def _request(
+        self, seed: int, step: int, mu: float | None, settings: Mapping[str, Any]
+    ) -> Request:
         checked = self.settings.replaced(settings) if settings else self.settings
         if checked.is_by_row():
             raise ValueError(
@@ -160,10 +166,8 @@ class Sampler:
             s.name for s in self.settings.steps
         }:
             raise ValueError("settings must be among the sampler's, if order is None")
-        key = self._seed_of(request) if seed is None else as_seed(seed)
-        at = int(STEP.check(step))
         begin = mu_at_start(checked) if mu is None else float(mu)
-        self._requests[request] = Request(key, at, begin, checked, dict(settings))
+        return Request(as_seed(seed), int(STEP.check(step)), begin, checked, dict(settings))
 
     def remove(self, request: Hashable) -> None:
         """Forget a request."""
@@ -268,10 +272,10 @@ class Sampler:
             tokens, offsets: Those so far, for penalties (see `penalize`).
         """
         with_logs = as_bool(return_logprob, "return_logprob")
-        task, found = self._draw(logits, requests, tokens, offsets, where, axis)
-        bounds, shape = task.mu.copy(), task.plan.row_shape
-        drawn, logs = task.sample(first_tie=self.first_tie, with_logs=with_logs)
-        self._learn(task, bounds, found)
+        found = None if requests is None else self._rows_of(requests)
+        task = self._draw(logits, found, tokens, offsets, where, axis)
+        drawn, logs = self._next(task, found, with_logs)
+        shape = task.plan.row_shape
         result = drawn.reshape(shape)
         token = from_numpy(result if result.ndim else result[()], logits)
         if not with_logs:
@@ -290,19 +294,26 @@ class Sampler:
         axis: Axis = -1,
     ) -> Any:
         """The logits after penalties, with -inf where the next call would cut; draws nothing."""
-        task, _ = self._draw(logits, requests, tokens, offsets, where, axis)
+        found = None if requests is None else self._rows_of(requests)
+        task = self._draw(logits, found, tokens, offsets, where, axis)
         return from_numpy(task.truncate(), logits, keep_type=True)
+
+    def _next(self, task: Draw, found: list[Request] | None, with_logs: bool) -> tuple[Any, Any]:
+        """Draw, and go one step further."""
+        bounds = task.mu.copy()
+        drawn, logs = task.sample(first_tie=self.first_tie, with_logs=with_logs)
+        self._learn(task, bounds, found)
+        return drawn, logs
 
     def _draw(
         self,
         logits: object,
-        requests: Sequence[Hashable] | None,
+        found: list[Request] | None,
         tokens: object,
         offsets: object,
         where: object,
         axis: Axis,
-    ) -> tuple[Draw, list[Request] | None]:
-        found = None if requests is None else self._rows_of(requests)
+    ) -> Draw:
         settings = self.settings if found is None else joined(found)
         if settings.penalizes:
             if tokens is None:
@@ -319,7 +330,7 @@ class Sampler:
         history = to_numpy(tokens, "tokens") if penalties else None
         cuts = to_numpy(offsets, "offsets") if penalties else None
         edits = edits_of(plan, penalties, history, cuts, settings.bias)
-        return self._task(plan, edits, settings, found), found
+        return self._task(plan, edits, settings, found)
 
     def _task(
         self, plan: RowPlan, edits: Edits, settings: Settings, found: list[Request] | None
