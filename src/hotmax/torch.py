@@ -21,7 +21,7 @@ except ModuleNotFoundError as error:
         'hotmax.torch needs torch: pip install "hotmax[torch]"', name=error.name
     ) from error
 
-from hotmax._backends.torch_operators import fits, run_loss
+from hotmax._backends.torch_operators import fits_operator, run_loss
 from hotmax._core.arrays import as_temperature
 from hotmax._core.checks import as_gamma, as_ignored, as_smoothing, check_reduction
 from hotmax._losses.cross_entropy import cross_entropy
@@ -122,7 +122,7 @@ def _evaluate(
         }
     if torch.compiler.is_compiling():
         tensors, values = (*given.values(),), [*numbers.values()]
-        if fits(tensors):
+        if fits_operator(tensors):
             return run_loss(
                 function.__name__, tensors, values, -1 if axis is None else axis, ignore_index,
                 reduction,

@@ -15,7 +15,7 @@ from hotmax._backends.operation import OPERATIONS
 from hotmax._core.arrays import normalize_axes
 
 # The tensors of each loss by their names, in the order of the operator's.
-TENSORS = {
+LOSS_TENSORS = {
     "cross_entropy": ("logits", "targets", "weight"),
     "focal_loss": ("logits", "targets", "weight"),
     "brier_loss": ("logits", "targets"),
@@ -24,16 +24,16 @@ TENSORS = {
     "linear_cross_entropy": ("hidden", "targets", "weight", "bias"),
 }
 # Its further numbers, in order.
-NUMBERS = {
+LOSS_NUMBERS = {
     "cross_entropy": ("temperature", "label_smoothing"),
     "focal_loss": ("temperature", "gamma"),
     "linear_cross_entropy": ("temperature", "label_smoothing"),
 }
-GRADIENTS = {"linear_cross_entropy": (0, 2, 3)}  # of which of the tensors; else of the first
+LOSS_GRADIENTS = {"linear_cross_entropy": (0, 2, 3)}  # of which of the tensors; else of the first
 
 
 def gradients_of(name: str) -> tuple[int, ...]:
-    return GRADIENTS.get(name, (0,))
+    return LOSS_GRADIENTS.get(name, (0,))
 
 
 @torch.library.custom_op("hotmax::loss", mutates_args=())
@@ -50,8 +50,10 @@ def loss_operator(
     with_gradients: bool,
 ) -> list[torch.Tensor]:
     """The loss, and with_gradients a gradient for each tensor that it can be differentiated by."""
-    given = dict(zip(TENSORS[name], (first, second, third, fourth), strict=False))
-    options: dict[str, Any] = dict(zip(NUMBERS.get(name, ("temperature",)), numbers, strict=True))
+    given = dict(zip(LOSS_TENSORS[name], (first, second, third, fourth), strict=False))
+    options: dict[str, Any] = dict(
+        zip(LOSS_NUMBERS.get(name, ("temperature",)), numbers, strict=True)
+    )
     if name != "linear_cross_entropy":
         options["axis"] = axis
     if name != "distillation_loss":
@@ -128,6 +130,6 @@ def run_loss(
     return found[0]
 
 
-def fits(given: tuple[torch.Tensor | None, ...]) -> bool:
+def fits_operator(given: tuple[torch.Tensor | None, ...]) -> bool:
     """Can the operator compute it? It reads the memory of the CPU."""
     return all(t is None or t.device.type == "cpu" for t in given)

@@ -39,7 +39,7 @@ NO_TOKENS = Ragged(np.empty(0, np.int64), np.zeros((1, 2), np.int64))
 
 
 @dataclass(frozen=True)
-class Edits:
+class RowEdits:
     """What changes the logits before all steps."""
 
     bias: Ragged = NO_TOKENS

@@ -12,7 +12,7 @@ from hotmax._core.checks import as_integer
 from hotmax._core.rows import Block, RowPlan
 from hotmax._kernels.sampling.logprobs import chosen_logprob_rows, top_logprob_rows
 from hotmax._kernels.softmax.float32 import L1_CHUNK
-from hotmax._sampling.sample import ROWS_TOGETHER, plan_rows
+from hotmax._sampling.drawing import ROWS_TOGETHER, plan_rows
 
 
 class TopLogprobs(NamedTuple):

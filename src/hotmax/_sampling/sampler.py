@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,27 +13,18 @@ from hotmax._backends.protocol import from_numpy, to_numpy
 from hotmax._core.arrays import Array, Axis
 from hotmax._core.checks import as_bool, as_seed
 from hotmax._core.rows import RowPlan
-from hotmax._sampling.edits import Edits
+from hotmax._kernels.numeric.arithmetic import LARGEST_FLOAT64
+from hotmax._sampling.drawing import NO_MU, Draw, edits_of, plan_rows
+from hotmax._sampling.edits import RowEdits
 from hotmax._sampling.penalties import penalize
-from hotmax._sampling.sample import NO_MU, Draw, check_ties, edits_of, plan_rows
-from hotmax._sampling.seeds import STEP, as_keys, as_seeds
+from hotmax._sampling.requests import Request, joined, mu_at_start, program_of
+from hotmax._sampling.sample import check_ties
+from hotmax._sampling.seeds import REQUEST_STEP, as_keys, as_seeds
 from hotmax._sampling.settings import Settings, as_settings, decoded, encoded
-from hotmax._sampling.steps import ORDERS, Program, Step, one_for_each_row, program
+from hotmax._sampling.steps import ORDERS, one_for_each_row, program
 
-LARGEST = float(np.finfo(np.float64).max)
-FORMAT = "hotmax sampler"
-VERSION = 1
-
-
-@dataclass
-class Request:
-    """Where a request is: its seed, how many tokens it has drawn, mirostat's bound, settings."""
-
-    seed: int
-    step: int
-    mu: float | None
-    settings: Settings
-    own: dict[str, Any]  # the settings that are not the sampler's
+SAMPLER_FORMAT = "hotmax sampler"
+SAMPLER_VERSION = 1
 
 
 class Sampler:
@@ -167,7 +157,7 @@ class Sampler:
         }:
             raise ValueError("settings must be among the sampler's, if order is None")
         begin = mu_at_start(checked) if mu is None else float(mu)
-        return Request(as_seed(seed), int(STEP.check(step)), begin, checked, dict(settings))
+        return Request(as_seed(seed), int(REQUEST_STEP.check(step)), begin, checked, dict(settings))
 
     def remove(self, request: Hashable) -> None:
         """Forget a request."""
@@ -202,8 +192,8 @@ class Sampler:
         """The sampler and all its requests, as JSON. Names of requests must be ints or strs."""
         return json.dumps(
             {
-                "format": FORMAT,
-                "version": VERSION,
+                "format": SAMPLER_FORMAT,
+                "version": SAMPLER_VERSION,
                 "order": self.order,
                 "ties": self.ties,
                 "seed": encoded(self._seed),
@@ -221,17 +211,21 @@ class Sampler:
             found = json.loads(text)
         except ValueError as error:
             raise ValueError(f"text must be JSON as to_json writes it: {error}") from None
-        if not isinstance(found, dict) or found.get("format") != FORMAT:
-            raise ValueError(f'text must be JSON with "format": "{FORMAT}", as to_json writes it')
-        if found.get("version") != VERSION:
-            raise ValueError(f"text must have version {VERSION}, got {found.get('version')!r}")
+        if not isinstance(found, dict) or found.get("format") != SAMPLER_FORMAT:
+            raise ValueError(
+                f'text must be JSON with "format": "{SAMPLER_FORMAT}", as to_json writes it'
+            )
+        if found.get("version") != SAMPLER_VERSION:
+            raise ValueError(
+                f"text must have version {SAMPLER_VERSION}, got {found.get('version')!r}"
+            )
         names = ("order", "ties", "seed", "calls", "mu", "settings", "requests")
         missing = [name for name in names if name not in found]
         if missing:
             raise ValueError(f"text must have {missing[0]!r}, as to_json writes it")
         settings = {name: decoded(name, value) for name, value in found["settings"].items()}
         sampler = cls(settings, order=found["order"], seed=found["seed"], ties=found["ties"])
-        sampler.calls = int(STEP.check(found["calls"]))
+        sampler.calls = int(REQUEST_STEP.check(found["calls"]))
         sampler.mu = np.array(found["mu"], np.float64)
         for name, state in found["requests"]:
             sampler.restore(name, state)
@@ -333,7 +327,7 @@ class Sampler:
         return self._task(plan, edits, settings, found)
 
     def _task(
-        self, plan: RowPlan, edits: Edits, settings: Settings, found: list[Request] | None
+        self, plan: RowPlan, edits: RowEdits, settings: Settings, found: list[Request] | None
     ) -> Draw:
         if found is None:
             seeds = as_seeds(self._seed, plan, self.calls)
@@ -343,7 +337,7 @@ class Sampler:
         steps = np.array([one.step for one in found]).reshape(plan.row_shape or (1,))
         mu = NO_MU
         if settings.mirostat is not None:
-            mu = np.array([LARGEST if one.mu is None else one.mu for one in found])
+            mu = np.array([LARGEST_FLOAT64 if one.mu is None else one.mu for one in found])
         seeds = as_seeds(keys, plan, steps)
         return Draw(plan, order, seeds, edits, mu)
 
@@ -366,7 +360,9 @@ class Sampler:
                 for number in settings.mirostat.numbers
             )
             with np.errstate(over="ignore"):  # beyond float64 it is as good as the largest number
-                learnt = np.clip(bounds - rate * (task.mu - target), -LARGEST, LARGEST)
+                learnt = np.clip(
+                    bounds - rate * (task.mu - target), -LARGEST_FLOAT64, LARGEST_FLOAT64
+                )
             if found is None:
                 self.mu = learnt
             else:
@@ -385,7 +381,7 @@ class Sampler:
             return NO_MU
         if not self.mu.size:
             target = one_for_each_row(step.numbers[0], plan, "mirostat")
-            return np.broadcast_to(np.minimum(2.0 * target, LARGEST), (plan.count,)).copy()
+            return np.broadcast_to(np.minimum(2.0 * target, LARGEST_FLOAT64), (plan.count,)).copy()
         if self.mu.size != plan.count:
             raise ValueError(
                 f"logits must keep their {self.mu.size} rows from call to call under mirostat, "
@@ -396,44 +392,3 @@ class Sampler:
 
 def seed_of_entropy() -> int:
     return int(as_seeds(None, RowPlan(0.0, -1)).keys[0])
-
-
-def mu_at_start(settings: Settings) -> float | None:
-    step = settings.mirostat
-    return None if step is None else min(2.0 * float(step.numbers[0]), LARGEST)
-
-
-def joined(found: list[Request]) -> Settings:
-    """The settings of several requests, as arrays with one for each row where they differ."""
-    first = found[0].settings if found else as_settings({})
-    if all(one.settings is first for one in found):
-        return first
-    names: list[str] = []
-    for one in found:
-        names += [step.name for step in one.settings.steps if step.name not in names]
-    lines = [{step.name: step.numbers for step in one.settings.steps} for one in found]
-    steps = []
-    for name in names:
-        length = max(len(line.get(name, ())) for line in lines)
-        table = np.full((len(found), length), np.nan)
-        for row, line in enumerate(lines):
-            table[row, : len(line.get(name, ()))] = line.get(name, ())
-        steps.append(Step(name, tuple(np.ascontiguousarray(column) for column in table.T)))
-    if "temperature" not in names:
-        steps.append(Step("temperature", ()))
-    temperature = np.array([one.settings.temperature for one in found])
-    penalties = {
-        name: np.array([one.settings.penalties[name] for one in found]) for name in first.penalties
-    }
-    bias = [one.settings.bias or {} for one in found]
-    return Settings({}, temperature, tuple(steps), penalties, bias if any(bias) else None)
-
-
-def program_of(settings: Settings, own: Settings, order: str | None) -> Program:
-    """The steps of requests in the order of the sampler."""
-    steps = list(settings.steps)
-    if order is None:
-        places = [step.name for step in own.steps]
-        steps = [s for s in steps if s.name in places]
-        steps.sort(key=lambda step: places.index(step.name))
-    return program(steps, order)

@@ -14,7 +14,7 @@ from hotmax._kernels.sampling.random import STREAMS
 from hotmax._sampling.steps import Number, one_for_each_row
 
 LONGEST_REQUEST = 2**30  # positions in a request: STREAMS times that is the length of the counter
-STEP = Number("step", 0, LONGEST_REQUEST - 1, whole=True)
+REQUEST_STEP = Number("step", 0, LONGEST_REQUEST - 1, whole=True)
 
 OTHERS = ", or an array with one for each row"
 ACCEPTED_SEEDS = f"an int from 0 to 2**64 - 1{OTHERS}"
@@ -63,7 +63,7 @@ def as_seeds(seed: object, plan: RowPlan, step: object = 0) -> Seeds:
 
 def as_streams(step: object, plan: RowPlan) -> Array:
     """Where the numbers of a position in a request begin; one for all rows or one for each."""
-    steps = STEP.check_each(0 if step is None else step)
+    steps = REQUEST_STEP.check_each(0 if step is None else step)
     return np.asarray(one_for_each_row(steps, plan, "step")).astype(np.int64).reshape(-1) * STREAMS
 
 

@@ -27,7 +27,7 @@ ALIASES = {
     "eta_cutoff": "eta",
 }
 # Settings of several names: which stand for the numbers of which step.
-PARTS = {
+NUMBER_PARTS = {
     "xtc_probability": ("xtc", 0),
     "xtc_threshold": ("xtc", 1),
     "mirostat_tau": ("mirostat", 0),
@@ -72,8 +72,8 @@ def named(given: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     parts: dict[str, dict[int, Any]] = {}
     for name, value in given.items():
-        if name in PARTS:
-            whole, place = PARTS[name]
+        if name in NUMBER_PARTS:
+            whole, place = NUMBER_PARTS[name]
             parts.setdefault(whole, {})[place] = value
             continue
         own = ALIASES.get(name, name)
@@ -84,7 +84,7 @@ def named(given: Mapping[str, Any]) -> dict[str, Any]:
         if whole in found:
             raise ValueError(f"{whole} must be given once, got parts of it too")
         if sorted(numbers) != [*range(len(numbers))] or len(numbers) < 2 - (whole == "mirostat"):
-            names = " and ".join(name for name, (step, _) in PARTS.items() if step == whole)
+            names = " and ".join(name for name, (step, _) in NUMBER_PARTS.items() if step == whole)
             raise ValueError(f"{whole} needs {names}, got {len(numbers)} of them")
         found[whole] = tuple(numbers[place] for place in sorted(numbers))
     return found

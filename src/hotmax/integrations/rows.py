@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from hotmax._core.arrays import Array
-from hotmax._sampling.sampler import Request, Sampler
+from hotmax._sampling.requests import Request
+from hotmax._sampling.sampler import Sampler
 
 
 def next_tokens(sampler: Sampler, rows: list[Request], logits: Any, tokens: Any) -> Array:

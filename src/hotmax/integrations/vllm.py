@@ -32,7 +32,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from hotmax._sampling.sampler import Request, Sampler
+from hotmax._sampling.requests import Request
+from hotmax._sampling.sampler import Sampler
 from hotmax.integrations.rows import next_tokens
 
 __all__ = ["LogitsProcessor", "RunnerV2LogitsProcessor"]
@@ -161,7 +162,7 @@ class LogitsProcessor(V1):  # type: ignore[misc]
         return force(logits, places, drawn)
 
 
-def values_of(buffer: Any) -> torch.Tensor:
+def buffer_values(buffer: Any) -> torch.Tensor:
     """A tensor of vLLM's, or of one of its buffers, on the CPU."""
     for name in ("np", "cpu", "gpu"):
         part = getattr(buffer, name, None)
@@ -211,7 +212,10 @@ class RunnerV2LogitsProcessor(V2):  # type: ignore[misc]
         if not places:
             return logits
         positions, inputs = ctx.pos.tolist(), ctx.input_ids.tolist()
-        prompts, totals = values_of(self.states.prompt_len), values_of(self.states.total_len)
+        prompts, totals = (
+            buffer_values(self.states.prompt_len),
+            buffer_values(self.states.total_len),
+        )
         requests = [
             new_request(
                 self.sampler,
@@ -222,7 +226,7 @@ class RunnerV2LogitsProcessor(V2):  # type: ignore[misc]
         ]
         tokens: Any = None
         if any(request.settings.penalizes for request in requests):
-            committed = values_of(self.states.all_token_ids)
+            committed = buffer_values(self.states.all_token_ids)
             tokens = [
                 self._history(row, slots, positions, inputs, committed, totals) for row in places
             ]

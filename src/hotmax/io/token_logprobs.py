@@ -36,7 +36,7 @@ from hotmax.io.found import LABEL_NAMES, NONE
 from hotmax.io.labels import as_labels
 
 LOGPROB_FILES = (".json", ".jsonl")
-LONGEST = 1 << 30  # bytes of a file
+LONGEST_RESPONSES = 1 << 30  # bytes of a file
 OPTION_NAMES = ("options", "class_names", "classes")
 ABOVE_ZERO = 1e-4  # a rounded log-probability may be this much
 
@@ -158,7 +158,7 @@ def score_of(responses: Sequence[Sequence[Token]]) -> TextScore:
 
 def objects_of(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """(where it is, a response) for each."""
-    text = bounded(file, LONGEST, "a file of log-probabilities")
+    text = bounded(file, LONGEST_RESPONSES, "a file of log-probabilities")
     if file.suffix.lower() == ".jsonl":
         found = []
         for number, line in enumerate(text.splitlines(), 1):
