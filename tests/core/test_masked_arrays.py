@@ -27,7 +27,7 @@ NO_ARRAYS = """
 axis keepdims return_sign return_grad return_logsumexp reduction label_smoothing ignore_index gamma
 num_segments classes num_classes causal scale size top_k top_p min_p typical_p epsilon eta
 top_n_sigma top_a replace ties hard repetition frequency presence repetition_penalty
-frequency_penalty presence_penalty offsets return_logprob requests request mu state text k
+frequency_penalty presence_penalty offsets return_logprob requests request mu state text
 steps order width length length_penalty
 end step draws count base per_row probabilities title input progress bins binning norm classwise
 debiased interval score curve candidates folds method penalty coverage free path estimator
@@ -49,7 +49,12 @@ ONE_NUMBER = {
     *((name, "seed") for name in ("report", "calibration.select", "laws.check", "laws.compare")),
     ("plots.attention_scaling", "seed"),
 }
-ONE_NUMBER |= {("Sampler.add", "seed"), ("sample", "bias"), ("truncate", "bias")}
+ONE_NUMBER |= {
+    ("Sampler.add", "seed"),
+    ("sample", "bias"),
+    ("truncate", "bias"),
+    ("top_logprobs", "k"),
+}
 PARTITIONS = {"partial_fit": ("classes",), "temperature_for_entropy": ("target",)}
 
 
