@@ -12,7 +12,7 @@ import numpy as np
 
 import hotmax as hm
 from hotmax._core.arrays import Array
-from hotmax._sampling.steps import in_order
+from hotmax._sampling.steps import ORDERS
 
 SHOWN = 200  # classes of a row that are sent; beyond them the largest, and the mass of the rest
 MOST_NAME = 200  # characters of a class's name
@@ -146,7 +146,7 @@ class Data:
             x = hm.penalize(x, list(tokens), **penalties)  # type: ignore[arg-type]
         log, kept = [], x
         done: dict[str, Any] = {}
-        for name, number in in_order(given, order):
+        for name, number in [(name, given[name]) for name in ORDERS[order] if name in given]:
             now = done.get("temperature", 1.0)
             mass = hm.softmax(kept, temperature=now)
             done[name] = number
