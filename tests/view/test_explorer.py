@@ -227,7 +227,7 @@ def test_answers(app):
         (
             "sample",
             {"row": 0, "temperature": 1, "seed": 0, "draws": 1, "steps": '{"top_p":2}'},
-            "top_p must be a number in (0, 1], got 2",
+            "top_p must be a number in (0, 1], or 1 for off, got 2",
         ),
     ],
 )
