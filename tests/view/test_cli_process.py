@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -283,20 +282,6 @@ def test_long_text_goes_on_below_itself(monkeypatch):
     lines = [line.plain for line in table.lines()]
     assert max(map(len, lines)) <= 40
     assert len({line.index("word") for line in lines[1:]}) == 1
-
-
-def test_patience_is_asked_for_where_it_is_needed(monkeypatch, capsys):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    with output.patience():
-        pass
-    assert sys.stderr.getvalue() == ""
-    with output.patience():
-        time.sleep(1.2)
-    assert sys.stderr.getvalue().startswith("hotmax: compiling kernels")
 
 
 def test_progress_is_for_people(monkeypatch, capsys):

@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from hotmax._backends import without_kernels
 from hotmax._backends.protocol import (
     ArrayOperation,
     Backend,
@@ -34,6 +35,7 @@ from hotmax._backends.protocol import (
 )
 from hotmax._core.arrays import as_mask, refuse_masked
 from hotmax._core.checks import as_bool
+from hotmax._kernels.compiler.compiling import HAS_NUMBA
 
 Result = TypeVar("Result")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -60,6 +62,8 @@ FLAGS = ("keepdims", "return_sign", "return_grad", "return_logsumexp")
 
 # Types that NumPy reads itself, or that mean nothing to any library; new types are added when seen.
 NATIVE: set[type] = {np.ndarray, float, int, list, tuple, bool, type(None)}
+if not HAS_NUMBA:
+    NATIVE = without_kernels.NativeTypes(NATIVE)
 
 
 def operation(
@@ -118,6 +122,8 @@ def dispatch(function: Callable[..., Result], arguments: dict[str, Any]) -> Resu
         return result
     if backend is None:
         NATIVE.add(type(first))
+        if not HAS_NUMBA:
+            return without_kernels.call(declared, arguments)  # type: ignore[no-any-return]
         return function(**arguments)
     if declared.works[backend.name] == "no":
         raise not_taken(first, declared.first)
