@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import random
@@ -9,7 +10,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from subprocesses import python
+import snapshot
+from other_levels import print_bits
+from subprocesses import call, python
 from test_kernel_cache import DAMAGE
 
 from hotmax._kernels.compiler import shipped
@@ -269,3 +272,23 @@ def test_the_first_compilation_says_so_on_a_terminal(kept, built, tmp_path):
     if kept:
         again = python(script.replace("os.read(master, 1000)", "b'silent'"), **where)
         assert again.stdout.split("\n")[1:3] == ["silent", "0"]
+
+
+# --- levels ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="levels of x86-64")
+@pytest.mark.parametrize(
+    ("emitted_for", "optimised_for"), [("x86-64-v3", "x86-64-v4"), ("x86-64-v2", "")]
+)
+def test_the_same_bits_on_every_level(emitted_for, optimised_for, tmp_path):
+    """The snapshot's bits come from kernels compiled natively."""
+    names = ("softmax float", "log_softmax float", "logsumexp float", "cross_entropy", "attention ")
+    target = {"NUMBA_CPU_NAME": emitted_for, "NUMBA_CPU_FEATURES": ""}
+    found = json.loads(
+        call(print_bits, optimised_for, names, NUMBA_CACHE_DIR=str(tmp_path), **target)
+    )
+    frozen = json.loads(snapshot.PATH.read_text())["bits"]
+    assert len(found) > 80
+    assert {label: bits for label, bits in found.items() if frozen[label] != bits} == {}

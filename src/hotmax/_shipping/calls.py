@@ -12,13 +12,9 @@ import importlib.util
 import inspect
 import itertools
 import pkgutil
-import tempfile
 import types
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
-from io import StringIO
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -136,6 +132,10 @@ def calls(
                     yield arguments, {*picked, *values}
 
 
+def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(function).parameters
+
+
 def more(function: Callable[..., Any]) -> list[str]:
     """The keywords that a metric of calibration takes by `**options`."""
     kinds = [p.kind for p in inspect.signature(function).parameters.values()]
@@ -232,21 +232,6 @@ def run_laws() -> None:
     hm.laws.check("hotmax")
 
 
-def run_command_line() -> None:
-    """Commands that read files have kernels of their own."""
-    from hotmax.view.cli import main
-
-    scene = Scene((300, 5), "float32")
-    logits = scene.array(1)
-    labels = np.argmax(logits + scene.array(501), axis=1)
-    with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()):
-        for kind in examples.FLOAT_TYPES:
-            file, fitted = Path(folder, f"{kind}.npz"), Path(folder, f"{kind}.json")
-            np.savez(file, logits=logits.astype(kind), labels=labels)
-            main(["calibrate", str(file), "--out", str(fitted), "--json"])
-            main(["apply", str(fitted), str(file), "--out", str(Path(folder, f"{kind}-out.npz"))])
-
-
 def run_docstrings() -> None:
     """The examples of all modules: whatever they call, users will."""
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
@@ -309,7 +294,6 @@ SPECIAL: dict[str, Callable[[], None]] = {
     "calibrators": run_calibrators,
     "SoftmaxRegression": run_regression,
     "laws": run_laws,
-    "the command line": run_command_line,
     "PyTorch": run_torch,
     "Dask": run_dask,
 }
@@ -317,7 +301,6 @@ NEEDED = {
     "calibrators": ("sklearn", "scipy"),
     "SoftmaxRegression": ("sklearn", "scipy"),
     "laws": ("mpmath",),
-    "the command line": ("cyclopts", "sklearn"),
     "PyTorch": ("torch",),
     "Dask": ("dask",),
 }
