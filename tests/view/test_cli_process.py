@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_lines import exact
+from subprocesses import python
 
 import hotmax as hm
 import hotmax.view
@@ -293,3 +294,39 @@ def test_progress_is_for_people(monkeypatch, capsys):
     with output.progress("working") as update:
         update("stage", 0.5)
     assert "stage" in capsys.readouterr().err
+
+
+# --- help is quick --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["report", "--help"], ["softmax", "--wrong", "1"], []]
+)
+def test_help_and_errors_in_options_import_no_numbers(arguments):
+    """NumPy, Numba and the functions take a second; help has to be there at once."""
+    done = python(
+        f"""
+        import sys
+        sys.argv = ["hotmax", *{arguments!r}]
+        import hotmax_command
+        code = hotmax_command.main()
+        heavy = [n for n in ("numpy", "numba", "hotmax._softmax", "hotmax.io") if n in sys.modules]
+        print(code, heavy)
+        """
+    )
+    assert done.stdout.splitlines()[-1] == f"{2 if '--wrong' in arguments else 0} []", done.stderr
+
+
+def test_a_command_has_all_of_hotmax():
+    """The package is there as soon as a command uses something of it."""
+    done = python(
+        """
+        import sys
+        sys.argv = ["hotmax", "laws", "--of", "naive", "--only", "1"]
+        import hotmax_command
+        code = hotmax_command.main()
+        import hotmax
+        print(code, hotmax.softmax.__name__, type(hotmax).__name__)
+        """
+    )
+    assert done.stdout.splitlines()[-1] == "0 softmax module", done.stderr
