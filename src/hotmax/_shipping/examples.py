@@ -51,7 +51,8 @@ class Scene(NamedTuple):
         shape = self.shape if shape is None else shape
         steps = np.arange(start, start + math.prod(shape)) * 0.6180339887498949
         values = ((steps % 1.0 - 0.5) * 6.0).reshape(shape).astype(type_of(self.dtype))
-        return LAYOUTS[self.layout](values)
+        laid_out: Array = LAYOUTS[self.layout](values)
+        return laid_out
 
     def labels(self, kind: Any = np.int64) -> Array:
         return (np.arange(math.prod(self.kept)) % self.classes).astype(kind).reshape(self.kept)
@@ -66,8 +67,11 @@ class Scene(NamedTuple):
         return np.full(lengths, 0.7)
 
     def mask(self) -> Array:
-        count = math.prod(self.shape)
-        return (np.arange(count) % 5 != 3).reshape(self.shape)
+        """Which classes are there: those of the labels, and most others."""
+        there = (np.arange(math.prod(self.shape)) % 5 != 3).reshape(self.shape)
+        if self.axes == (len(self.shape) - 1,):
+            np.put_along_axis(there, self.labels()[..., None], True, -1)
+        return there
 
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -91,7 +95,8 @@ def type_of(name: str) -> np.dtype[Any]:
         return np.dtype(name)
     import ml_dtypes
 
-    return np.dtype(ml_dtypes.bfloat16)
+    bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return bfloat16
 
 
 def only(*values: Any) -> Values:
