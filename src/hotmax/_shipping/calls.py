@@ -101,7 +101,7 @@ def run_function(name: str, function: Callable[..., Any]) -> None:
 
 def calibration_scenes() -> list[Scene]:
     return [
-        Scene(shape, t, options=2 if shape == (40, 5) else 1)
+        Scene(shape, t, options=2 if (shape, t) == ((40, 5), "float32") else 1)
         for t in ("float32", "float64", "float16")
         for shape in ((40, 5), (40, 100))
     ]
