@@ -59,7 +59,7 @@ def has_formula(operation: ArrayOperation, arguments: Arguments) -> bool:
     first = arguments[operation.first]
     return (
         operation.works["array_api"] != "no"
-        and not arguments.get("return_grad", False)
+        and arguments.get("return_grad", False) is False
         and (type(first) is not np.ndarray or first.dtype in PLAIN_DTYPES)
         and not any(isinstance(value, np.ma.MaskedArray) for value in arguments.values())
     )
