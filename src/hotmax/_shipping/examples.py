@@ -71,7 +71,8 @@ class Scene(NamedTuple):
         there = (np.arange(math.prod(self.shape)) % 5 != 3).reshape(self.shape)
         if self.axes == (len(self.shape) - 1,):
             np.put_along_axis(there, self.labels()[..., None], True, -1)
-        return there
+        found: Array = there
+        return found
 
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
