@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -15,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_lines import exact
+from subprocesses import python
 
 import hotmax as hm
 import hotmax.view
@@ -285,20 +285,6 @@ def test_long_text_goes_on_below_itself(monkeypatch):
     assert len({line.index("word") for line in lines[1:]}) == 1
 
 
-def test_patience_is_asked_for_where_it_is_needed(monkeypatch, capsys):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    with output.patience():
-        pass
-    assert sys.stderr.getvalue() == ""
-    with output.patience():
-        time.sleep(1.2)
-    assert sys.stderr.getvalue().startswith("hotmax: compiling kernels")
-
-
 def test_progress_is_for_people(monkeypatch, capsys):
     monkeypatch.setenv("TERM", "xterm")  # on a dumb one rich draws nothing
     with output.progress("working") as update:
@@ -308,3 +294,39 @@ def test_progress_is_for_people(monkeypatch, capsys):
     with output.progress("working") as update:
         update("stage", 0.5)
     assert "stage" in capsys.readouterr().err
+
+
+# --- help is quick --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["report", "--help"], ["softmax", "--wrong", "1"], []]
+)
+def test_help_and_errors_in_options_import_no_numbers(arguments):
+    """NumPy, Numba and the functions take a second; help has to be there at once."""
+    done = python(
+        f"""
+        import sys
+        sys.argv = ["hotmax", *{arguments!r}]
+        import hotmax_command
+        code = hotmax_command.main()
+        heavy = [n for n in ("numpy", "numba", "hotmax._softmax", "hotmax.io") if n in sys.modules]
+        print(code, heavy)
+        """
+    )
+    assert done.stdout.splitlines()[-1] == f"{2 if '--wrong' in arguments else 0} []", done.stderr
+
+
+def test_a_command_has_all_of_hotmax():
+    """The package is there as soon as a command uses something of it."""
+    done = python(
+        """
+        import sys
+        sys.argv = ["hotmax", "laws", "--of", "naive", "--only", "1"]
+        import hotmax_command
+        code = hotmax_command.main()
+        import hotmax
+        print(code, hotmax.softmax.__name__, type(hotmax).__name__)
+        """
+    )
+    assert done.stdout.splitlines()[-1] == "0 softmax module", done.stderr

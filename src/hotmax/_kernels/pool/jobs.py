@@ -84,22 +84,28 @@ def describe(job, x, out, temperature, step, streamed):
         job[TEMPERATURES], job[COUNT] = address_of(temperature), temperature.size
 
 
-def _compute_alone(function, x, out, temperature):
+@kernel
+def compute_alone(function, x, out, temperature):
+    """Any array, in the calling thread."""
     job = stack_array(FIELDS, np.int64)  # lives until the call returns
     describe(job, x, out, temperature, x.size, 0)
     call_address(function, address_of(job))
 
 
-def _compute_at(function, x, out, rows, classes, temperature):
+@quick_kernel
+def compute_small(function, x, out, temperature):
+    """A small array: about a microsecond of work is not worth releasing the GIL."""
+    job = stack_array(FIELDS, np.int64)
+    describe(job, x, out, temperature, x.size, 0)
+    call_address(function, address_of(job))
+
+
+@quick_kernel
+def compute_at(function, x, out, rows, classes, temperature):
+    """The same of arrays that are known by their addresses."""
     job = stack_array(FIELDS, np.int64)
     job[X], job[OUT], job[ROWS], job[CLASSES] = x, out, rows, classes
     job[STEP], job[STREAMED], job[NEXT], job[OWNS_POOL] = rows, 0, 0, 0
     job[TEMPERATURE] = bits64(temperature)
     job[TEMPERATURES], job[COUNT] = address_of(job) + 8 * TEMPERATURE, 1
     call_address(function, address_of(job))
-
-
-# A small array in the calling thread. About a microsecond of work is not worth releasing the GIL.
-compute_small = quick_kernel(_compute_alone)
-compute_alone = kernel(_compute_alone)
-compute_at = quick_kernel(_compute_at)  # the same of arrays that are known by their addresses

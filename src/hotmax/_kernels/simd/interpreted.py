@@ -1,4 +1,4 @@
-"""The functions of `vectors` and `memory` in plain Python, for NUMBA_DISABLE_JIT=1.
+"""The functions of `vectors` and `memory` in plain Python: without Numba or its compiler.
 
 Kernels can then be stepped through in a debugger. A vector is a NumPy array.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import sys
 from collections.abc import Callable
 from io import StringIO
@@ -10,9 +11,9 @@ from typing import Any
 from cyclopts import App, CycloptsError
 from rich.console import Console
 
-import hotmax as hm
 from hotmax.view.cli.bench import bench
 from hotmax.view.cli.calibrate import calibrate
+from hotmax.view.cli.compile import compile
 from hotmax.view.cli.doctor import doctor
 from hotmax.view.cli.explore import explore
 from hotmax.view.cli.predictions import apply, report
@@ -29,6 +30,7 @@ COMMANDS: tuple[Callable[..., Any], ...] = (
     explore,
     laws,
     bench,
+    compile,
     doctor,
 )
 UNWRAPPED = 1000  # columns of help in a pipe: a line for each option
@@ -40,7 +42,7 @@ def make(page: StringIO) -> App:
     app = App(
         name="hotmax",
         help="Logits to probabilities and decisions that can be trusted, at every temperature.",
-        version=f"hotmax {hm.__version__}",
+        version=lambda: f"hotmax {importlib.metadata.version('hotmax')}",
         help_format="markdown",
         help_formatter="default" if watched else "plain",  # frames are for eyes
         console=Console() if watched else Console(file=page, width=UNWRAPPED),

@@ -12,14 +12,18 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 import hotmax as hm
-from hotmax._core.arrays import Array
 from hotmax.view.cli.options import COMMON, Common
 from hotmax.view.cli.output import Table, progress, say, say_json
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hotmax._core.arrays import Array
+else:
+    from hotmax.view.cli.deferred import np
 
 WARM = 0.02  # s of untimed calls before each turn: a processor at rest takes ms to speed up
 BURST = 3  # timed calls in a turn

@@ -5,26 +5,22 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from rich.text import Text
 
 import hotmax as hm
-from hotmax._core.arrays import Array
-from hotmax.calibration.examples import read
-from hotmax.calibration.families import FAMILIES
-from hotmax.calibration.holdout import held_out
-from hotmax.calibration.method_score import (
-    UNCALIBRATED,
-    MethodScore,
-    method_score,
-    scores_at,
-    scores_by,
-)
 from hotmax.view.cli.options import COMMON, READING, Common, Flag, Reading, check_free
 from hotmax.view.cli.output import Table, progress, say, say_json
 from hotmax.view.cli.predictions import File, method_of, naming_the_file
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hotmax._core.arrays import Array
+    from hotmax.calibration.method_score import MethodScore
+else:
+    from hotmax.view.cli.deferred import np
 
 SELECT = "select"
 
@@ -60,6 +56,8 @@ class Split:
 
 
 def split(rows: int, holdout: float, seed: int) -> Split:
+    from hotmax.calibration.holdout import held_out
+
     if not 0.0 <= holdout < 1.0:
         raise ValueError(f"--holdout must lie in 0..1 and be less than 1, got {holdout:g}")
     rng = np.random.default_rng(seed)
@@ -103,6 +101,8 @@ def calibrate(
     force
         Overwrite the calibrator if it is there.
     """
+    from hotmax.calibration.families import FAMILIES
+
     if method not in (*FAMILIES, SELECT):
         raise ValueError(f"--method must be one of {', '.join(FAMILIES)}, {SELECT}; got {method!r}")
     check_free(out, force)
@@ -170,6 +170,9 @@ def measured(
     found: hm.io.Predictions, calibrator: Any, parts: Split
 ) -> tuple[MethodScore, MethodScore]:
     """All metrics before and after calibration, by the rules of `hotmax report`."""
+    from hotmax.calibration.examples import read
+    from hotmax.calibration.method_score import UNCALIBRATED, method_score, scores_at, scores_by
+
     examples = read(found.logits, found.labels)
     before = scores_at(examples, parts.measured, 1.0)
     method, parameters = method_of(calibrator), calibrator.parameters_

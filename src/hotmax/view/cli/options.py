@@ -10,8 +10,6 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 import hotmax as hm
-from hotmax._core.files import check_writable
-from hotmax.io.labels import text_lines
 
 
 @Parameter(name="*")
@@ -64,6 +62,8 @@ def parse_class_names(given: str | None) -> list[str] | None:
     if given is None:
         return None
     if "," not in given and os.path.isfile(given):
+        from hotmax.io.labels import text_lines
+
         return text_lines(Path(given))
     return [name.strip() for name in given.split(",")]
 
@@ -78,6 +78,8 @@ def numbers(text: str, name: str) -> list[float]:
 
 def check_free(path: Path | None, force: bool) -> None:
     """Complain about a result that could not be written, before the work that makes it."""
+    from hotmax._core.files import check_writable
+
     if path is None:
         return
     try:

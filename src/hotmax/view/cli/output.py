@@ -6,17 +6,20 @@ import json
 import math
 import sys
 import textwrap
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-import numpy as np
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    from hotmax.view.cli.deferred import np
 
 BAR = 32  # cells of a bar of length 1
 SHORTEST_BAR = 6
@@ -177,17 +180,3 @@ def progress(what: str) -> Iterator[Progress]:
             shown.update(task, description=stage, completed=done, total=1.0 if known else None)
 
         yield update
-
-
-@contextmanager
-def patience() -> Iterator[None]:
-    """Tell who watches why the first call of a function takes long, if it does."""
-    text = "hotmax: compiling kernels, which is kept for the next time"
-    timer = threading.Timer(1.0, print, (text,), {"file": sys.stderr, "flush": True})
-    timer.daemon = True
-    if sys.stderr.isatty():
-        timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()

@@ -7,17 +7,20 @@ import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 from cyclopts import Parameter
 
 import hotmax as hm
-from hotmax._core.arrays import Array
-from hotmax._kernels.calibration import rows as kernels
-from hotmax.calibration.examples import WRONG
 from hotmax.view.cli.options import COMMON, READING, Common, Flag, Reading, check_free
 from hotmax.view.cli.output import Progress, progress, say, say_json
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hotmax._core.arrays import Array
+else:
+    from hotmax.view.cli.deferred import np
 
 BLOCK = 1 << 21  # entries that are computed together
 
@@ -30,6 +33,9 @@ def naming_the_file(found: Any) -> Iterator[None]:
 
     Calibration counts the rows that it is given, which are those of a split or of a block.
     """
+    from hotmax._kernels.calibration import rows as kernels
+    from hotmax.calibration.examples import WRONG
+
     try:
         yield
     except ValueError as error:
@@ -43,6 +49,8 @@ def naming_the_file(found: Any) -> Iterator[None]:
 
 def row_with(fault: int, logits: Array, labels: Array | None) -> int | None:
     """The first row of the file with a fault that no softmax, or no likelihood, exists for."""
+    from hotmax._kernels.calibration import rows as kernels
+
     step = max(BLOCK // logits.shape[1], 1)
     for start in range(0, len(logits), step):
         part = logits[start : start + step]

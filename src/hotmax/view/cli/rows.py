@@ -6,15 +6,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from hotmax._core.arrays import Array
-from hotmax._core.reading import shown
-from hotmax.io.labels import LONGEST_TEXT, text_lines
-from hotmax.io.predictions import READERS, existing
 from hotmax.view.cli import STDIN
 from hotmax.view.cli.options import Reading, parse_class_names
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hotmax._core.arrays import Array
+else:
+    from hotmax.view.cli.deferred import np
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,9 @@ def rows_of(tokens: Sequence[str], row: int | None, reading: Reading) -> Rows:
 
 
 def gathered(tokens: Sequence[str], reading: Reading) -> Rows:
+    from hotmax.io.labels import LONGEST_TEXT, text_lines
+    from hotmax.io.predictions import READERS, existing
+
     names = parse_class_names(reading.class_names)
     if not tokens or list(tokens) == [STDIN]:
         if sys.stdin is None or sys.stdin.isatty():
@@ -87,6 +92,8 @@ def is_number(text: str) -> bool:
 
 def from_lines(lines: Sequence[str], source: str) -> list[Array]:
     """A row on each line, between spaces or commas; or one row, a number on each line."""
+    from hotmax._core.reading import shown
+
     rows = []
     for number, line in enumerate(lines, 1):
         cells = line.partition("#")[0].replace(",", " ").split()
