@@ -126,7 +126,8 @@ def dispatch(function: Callable[..., Result], arguments: dict[str, Any]) -> Resu
     if backend is None:
         NATIVE.add(type(first))
         if not HAS_NUMBA:
-            return without_kernels.call(declared, arguments)  # type: ignore[no-any-return]
+            computed: Result = without_kernels.call(declared, arguments)
+            return computed
         return function(**arguments)
     if declared.kernels is not None:
         everyday: Result | None = backend.call_everyday(declared, arguments)

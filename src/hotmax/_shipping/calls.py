@@ -119,7 +119,8 @@ def calls(
     parameters = inspect.signature(function).parameters
     table = examples.TABLES[next(iter(parameters))]
     given = {name: table[name](scene) for name in [*parameters, *more(function)] if name in table}
-    required, options = [], []
+    required: list[list[tuple[str, int]]] = []
+    options: list[list[tuple[str, int]]] = []
     for each, values in given.items():
         picks = [(each, i) for i in range(len(values))]
         free = each not in parameters or parameters[each].default is not inspect.Parameter.empty
@@ -179,8 +180,12 @@ def run_sampler() -> None:
                     sampler(logits)
                 except REFUSED:
                     continue
+
+        def next_logits(tokens: Any, logits: Any = logits) -> Any:
+            return np.resize(logits, (len(tokens), 50))
+
         hm.beam_search(
-            lambda tokens, logits=logits: np.resize(logits, (len(tokens), 50)),
+            next_logits,
             np.array([[0]]),
             width=3,
             length=4,
@@ -269,8 +274,13 @@ def run_torch() -> None:
 def run_dask() -> None:
     import dask.array as da
 
+    from_array: Callable[..., Any] = da.from_array
+
+    def in_chunks(x: Any) -> Any:
+        return from_array(x, chunks=tuple(-(-n // 2) for n in x.shape))
+
     for kind in examples.FLOAT_TYPES:
-        run_library(lambda x: da.from_array(x, chunks=tuple(-(-n // 2) for n in x.shape)), kind)
+        run_library(in_chunks, kind)
 
 
 def run_library(convert: Callable[[Any], Any], kind: str) -> None:
