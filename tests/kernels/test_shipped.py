@@ -93,7 +93,9 @@ def test_this_processor_has_features():
 
 KERNELS = """
     from typing import NamedTuple
-    from hotmax._kernels.compiler.compiling import inline, kernel
+    from hotmax._kernels.compiler.compiling import Entry, inline, kernel, python_entry
+    from hotmax._kernels.pool.atomic import array_at, call_address
+    import numpy as np
 
     class Pair(NamedTuple):
         a: object
@@ -117,6 +119,16 @@ KERNELS = """
         if inner(x) < 0.0:
             raise ValueError("below 0", x[0])
         return inner(x)
+
+    @Entry
+    def doubled(job):
+        for i in range(4):
+            array_at(job, (4,), np.float64)[i] *= 2.0
+
+    @kernel
+    def call_entry(function, x):
+        call_address(function, x.ctypes.data)
+        return x.size
 """
 
 SCRIPT = """
@@ -149,6 +161,9 @@ SCRIPT = """
             few_kernels.outer(-np.ones(3), few_kernels.Pair(1.0, -2.5), None)
         except ValueError as error:
             results.append(str(error))
+        x = np.arange(4.0)
+        call = few_kernels.python_entry(few_kernels.call_entry, int, (x.dtype, 1))
+        results.append(str((call(few_kernels.doubled.address, x), x.tolist())))
         return results
 
     print(*run(), sep="|")
@@ -190,6 +205,7 @@ def built(tmp_path_factory):
     target = {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": cache}
     results, count = run(folder, RECORD, WRITE, **target)
     assert count > 2
+    assert results.endswith("|(4, [0.0, 2.0, 4.0, 6.0])")  # a C function, called by its address
     return folder, results
 
 

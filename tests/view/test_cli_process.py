@@ -19,6 +19,7 @@ from subprocesses import python
 import hotmax as hm
 import hotmax.view
 from hotmax._core import threads
+from hotmax._shipping import calls
 from hotmax.view.cli import bench, doctor, main, output
 
 PACKAGE = Path(hm.__file__).parent.parent
@@ -62,8 +63,22 @@ def test_doctor(right):
     found = {each["name"]: each["text"] for each in data["findings"]}
     assert found["numpy"] == np.__version__
     assert hm.__version__ in found["hotmax"]
-    assert "kept in" in found["kernels"]
+    assert "no kernels: this is a checkout" in found["shipped"]
+    assert "kept in" in found["cached"]
+    assert "have no code yet" in found["to compile"]
     assert "at once" in found["softmax"]
+
+
+def test_compile(right, run, monkeypatch):
+    """Of all units of work one that takes little."""
+    monkeypatch.setattr(calls, "units", lambda: ["frequencies"])
+    data = json.loads(right("compile", "--processes", "1", "--json"))
+    assert data["kernels"] > 0
+    monkeypatch.setattr(calls, "units", lambda: ["no such function"])
+    with pytest.raises(RuntimeError, match="no such function: KeyError"):
+        main(["compile", "--processes", "1"])
+    code, _, err = run("compile", "--processes", "0")
+    assert (code, "--processes must be at least 1, got 0" in err) == (2, True)
 
 
 def test_doctor_says_what_is_missing(monkeypatch):
@@ -88,11 +103,12 @@ def test_doctor_finds_what_is_wrong(run, monkeypatch, tmp_path):
 
     monkeypatch.setattr(doctor, "cache_folders", lambda: [tmp_path])
     monkeypatch.setattr(os, "access", lambda *given: False)
-    (finding,) = doctor.cache()
-    assert (finding.state, "each process compiles" in finding.text) == ("WRONG", True)
-    monkeypatch.setattr(doctor, "cache_folders", list)
-    (finding,) = doctor.cache()
+    *_, finding = doctor.kernels()
     assert finding.state == "WRONG"
+    assert finding.text.endswith("cannot be written: what is not shipped, each process compiles")
+    monkeypatch.setattr(doctor, "cache_folders", list)
+    *_, finding = doctor.kernels()
+    assert (finding.state, finding.text[:32]) == ("WRONG", "no directory to keep kernels in;")
 
 
 @pytest.mark.parametrize(

@@ -48,9 +48,8 @@ def compile_all(
     units = [unit for unit in calls.units() if calls.is_installed(unit)]
     codes: Codes = {}
     failures: list[str] = []
-    with ProcessPoolExecutor(
-        processes or len(os.sched_getaffinity(0)), mp_context=get_context("spawn")
-    ) as pool:
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    with ProcessPoolExecutor(processes or allowed, mp_context=get_context("spawn")) as pool:
         jobs = {pool.submit(compile_unit, unit, record): unit for unit in units}
         for number, job in enumerate(as_completed(jobs), 1):
             error = job.exception()
