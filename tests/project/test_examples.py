@@ -14,6 +14,7 @@ from hotmax._shipping.examples import Scene
 # Public functions that other units of `calls` make, by hand or from their docstrings.
 BY_HAND = {
     "Sampler",
+    "TextScorer",
     "beam_search",
     "report",
     "calibration.calibrate",

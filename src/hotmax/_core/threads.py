@@ -38,12 +38,13 @@ from hotmax._kernels.simd.memory import LINE_BYTES
 
 VARIABLE = "HOTMAX_NUM_THREADS"
 SPIN_VARIABLE = "HOTMAX_SPIN"
-SPIN = 200  # microseconds that a helper spins for, if the environment does not say
+SPIN = 400  # microseconds that a helper spins for, if the environment does not say
 PAUSES = 20  # turns of a helper's loop in a microsecond, roughly
 WAKE = 1 << 16  # entries that are always worth waking helpers for, which takes some 50 microseconds
 BURST = 1e-3  # seconds: fewer entries are worth it if the last call was no longer ago
 RANGE = 1 << 12  # entries of the smallest range of rows that a thread claims
-RANGES = 8  # for each thread: few enough to be cheap, enough for threads that run unevenly
+RANGES, RANGES_OF_MANY = 2, 8  # for each thread: more, for threads that run unevenly, if
+MANY = 1 << 18  # there are that many entries
 LARGEST_RANGE = 1 << 20  # entries, so that a call can be interrupted
 
 
@@ -269,7 +270,8 @@ def share_rows(function: int, x: Any, out: Any, temperature: Any, streamed: bool
     """
     size, classes = x.size, x.shape[-1]
     rows, threads = size // classes, get_threads()
-    step = min(max(size // (RANGES * threads), RANGE), LARGEST_RANGE) // classes
+    ranges = threads * (RANGES if size < MANY else RANGES_OF_MANY)
+    step = min(max(-(-size // ranges), RANGE), LARGEST_RANGE) // classes
     step = max(
         step & -WIDTH if step > WIDTH else step, 1
     )  # short rows are computed WIDTH at a time

@@ -132,6 +132,14 @@ OPTIONS: dict[str, Values] = {
     "eta": only(0.01),
     "top_n_sigma": only(1.0),
     "seed": lambda s: (3, np.arange(math.prod(s.kept)).reshape(s.kept)),
+    "step": lambda s: (5, np.arange(math.prod(s.kept)).reshape(s.kept)),
+    "return_logprob": only(True),
+    "k": only(2),
+    "top_a": only(0.2),
+    "offsets": lambda s: (np.arange(math.prod(s.kept) + 1) * 2,),  # two tokens in each row
+    "repetition_penalty": only(1.2),
+    "frequency_penalty": only(0.1),
+    "presence_penalty": only(0.3),
     "replace": only(False),
     "ties": only("all", "first"),
     "hard": only(True),
@@ -160,6 +168,15 @@ OPTIONS: dict[str, Values] = {
     "method": only(),
     "penalty": only(),
 }
+
+
+def _tokens(scene: Scene) -> tuple[Any, ...]:
+    """By class, two for each row, one for each row, and those of all rows after each other."""
+    rows = math.prod(scene.kept)
+    pairs = np.zeros((*scene.kept, 2), np.int64)
+    return {0: 1.5}, pairs, scene.labels(), np.zeros(2 * rows, np.int64)
+
+
 LOGITS: dict[str, Values] = {
     **dict.fromkeys(
         ("x", "logits", "student", "logits_p", "log_probabilities"), lambda s: (s.array(1),)
@@ -168,7 +185,8 @@ LOGITS: dict[str, Values] = {
     "targets": lambda s: (s.labels(), s.labels(np.int32), s.labels(np.uint8), s.probabilities()),
     "labels": lambda s: (s.labels(), s.labels(np.int32)),
     "segment_ids": lambda s: (np.arange(s.classes) % 3, np.sort(np.arange(s.classes) % 3)),
-    "tokens": lambda s: ({0: 1.5}, np.zeros((*s.kept, 2), np.int64)),
+    "tokens": _tokens,
+    "bias": only({0: 1.5}),
     **OPTIONS,
 }
 
@@ -212,10 +230,30 @@ LINEAR: dict[str, Values] = {
     "temperature": only(0.7, 0.0),
 }
 
+# --- verify: the shape of a scene is (requests, ..., tokens, classes) ------------------------------
+
+
+def _next_too(scene: Scene) -> Array:
+    *more, tokens, classes = (1, *scene.shape)
+    shape = (*more, tokens + 1, classes)
+    return scene.array(77, shape[-len(scene.shape) :])
+
+
+VERIFY: dict[str, Values] = {
+    "draft_logits": lambda s: (s.array(1),),
+    "target_logits": lambda s: (_next_too(s),),
+    "draft_tokens": lambda s: (s.labels(),),
+    "seed": lambda s: (3, np.arange(math.prod(s.shape[:-2])).reshape(s.shape[:-2])),
+    "step": only(5),
+    "temperature": only(0.7, 0.0),
+}
+
+
 TABLES: dict[str, dict[str, Values]] = {
     **dict.fromkeys(LOGITS, LOGITS),
     "q": ATTENTION,
     "hidden": LINEAR,
+    "draft_logits": VERIFY,
 }
 
 FLOAT_TYPES = ("float32", "float64")

@@ -21,6 +21,7 @@ from hotmax.io.labels import LABEL_FILES, as_labels, read_label_file
 from hotmax.io.parquet import read_parquet
 from hotmax.io.safetensors import read_safetensors
 from hotmax.io.tables import read_csv
+from hotmax.io.token_logprobs import LOGPROB_FILES, TokenLogprobs, read_token_logprobs
 
 BLOCK = 1 << 20  # entries that are looked at together
 
@@ -69,11 +70,12 @@ def read(
     labels: str | os.PathLike[str] | None = None,
     class_names: Sequence[str] | None = None,
     input: str = "logits",
-) -> Predictions:
+) -> Predictions | TokenLogprobs:
     """Logits, labels and names of classes from an .npz, .npy, .safetensors, .csv or .parquet file.
 
     Args:
-        path: The file; its name says of what kind it is.
+        path: The file; its name says of what kind it is. A .json or .jsonl file holds responses of
+            a language model's API, with log-probabilities of tokens.
         logits: The name of the array or list column; in a table with a column for each class, what
             the names of these columns begin with.
         labels: The name of the array or column; or another file (.npy, .npz, .txt), with a label
@@ -82,7 +84,9 @@ def read(
         input: "probabilities" if the file holds those; their logarithms are then the logits.
 
     Returns:
-        Predictions: logits, labels or None, class_names or None, source.
+        Predictions: logits, labels or None, class_names or None, source. For a .json or .jsonl file
+        of responses with log-probabilities of tokens TokenLogprobs: perplexity always, and the same
+        attributes, if answer options are listed in all of them.
 
     Raises:
         ValueError: What is wrong with the file, and where: a missing array, ragged rows, nan, a
@@ -123,6 +127,9 @@ def read(
         raise ValueError(f'input must be "logits" or "probabilities", got {input!r}')
     file = existing(path)
     kind = file.suffix.lower()
+    if kind in LOGPROB_FILES:
+        with reading(file):
+            return read_token_logprobs(file, labels, class_names)
     if kind not in READERS:
         known = ", ".join(READERS)
         more = "; pickles are never read, so save the arrays with np.savez" * (kind in PICKLES)

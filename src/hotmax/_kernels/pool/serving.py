@@ -31,7 +31,7 @@ STATE_FIELDS = 40
 DONE, MORE, WAITING = 0, 1, 2  # what `share_job` and `continue_job` return
 
 PATIENCE = 4000  # pauses, some 100 microseconds, before a caller lets the system wait for helpers
-GAP = 1_000_000  # cycles between two looks, some 400 microseconds: another thread had the processor
+GAP = 5_000_000  # cycles between two looks, some 2 milliseconds: another thread had the processor
 
 
 @kernel
@@ -104,7 +104,7 @@ def serve(state, summons, patience):
             idle, before = 0, cycles()
             continue
         pause()
-        idle += 1
+        idle += 1 if number == 0 else 0  # while a job is open, its caller may soon have the next
         now = cycles()
         if now - before > GAP:
             return

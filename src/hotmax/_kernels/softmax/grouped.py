@@ -118,11 +118,17 @@ def group_of(numbers, singles):
 @inline
 def set_temperatures(group, temperature, first, stop):
     for g in range(GROUP):
-        t = of_row(temperature, min(first + g, stop - 1))
-        group.sizes[g] = LOG2E / abs(t)
-        group.signs[g] = math.copysign(1.0, t)
-        group.inverses[g] = 1.0 / t
-        group.betas[g], group.beta_los[g] = float32_pair(LOG2E / t)
+        if (
+            g > 0 and temperature.size == 1
+        ):  # the divisions take time that a small call would notice
+            group.sizes[g], group.signs[g] = group.sizes[0], group.signs[0]
+            group.inverses[g] = group.inverses[0]
+            group.betas[g], group.beta_los[g] = group.betas[0], group.beta_los[0]
+        else:
+            t = of_row(temperature, min(first + g, stop - 1))
+            group.sizes[g], group.signs[g] = LOG2E / abs(t), math.copysign(1.0, t)
+            group.inverses[g] = 1.0 / t
+            group.betas[g], group.beta_los[g] = float32_pair(LOG2E / t)
 
 
 @kernel

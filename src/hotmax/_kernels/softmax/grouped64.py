@@ -162,9 +162,11 @@ def begin_group64(x, temperature, start, stop, first, most, group):
 def set_temperatures64(group, temperature, first, stop):
     for g in range(GROUP):
         t = of_row(temperature, min(first + g, stop - 1))
-        group.temperatures[g] = t
-        group.signs[g] = math.copysign(1.0, t)
-        group.betas[g], group.beta_los[g] = dd_div(LOG2E, LOG2E_LO, t)
+        group.temperatures[g], group.signs[g] = t, math.copysign(1.0, t)
+        if g > 0 and temperature.size == 1:
+            group.betas[g], group.beta_los[g] = group.betas[0], group.beta_los[0]
+        else:
+            group.betas[g], group.beta_los[g] = dd_div(LOG2E, LOG2E_LO, t)
 
 
 @inline

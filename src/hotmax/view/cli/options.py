@@ -42,13 +42,19 @@ class Reading:
     "What the file holds."
 
     def read(self, path: Path) -> hm.io.Predictions:
-        return hm.io.read(
+        found = hm.io.read(
             path,
             labels=self.labels,
             logits=self.logits,
             class_names=parse_class_names(self.class_names),
             input=self.input,
         )
+        if isinstance(found, hm.io.Predictions):
+            return found
+        if not found.class_names:
+            raise ValueError(f"{found.source}: {found.why_no_options}")
+        names, source = found.class_names, found.label_source
+        return hm.io.Predictions(found.logits, found.labels, names, found.source, source)
 
 
 COMMON, READING = Common(), Reading()  # the defaults
