@@ -230,7 +230,7 @@ LINEAR: dict[str, Values] = {
     "temperature": only(0.7, 0.0),
 }
 
-# --- verify: the shape of a scene is (requests, ..., tokens, classes) ------------------------------
+# --- verify: the shape of a scene is (requests, ..., tokens, classes) -----------------------------
 
 
 def _next_too(scene: Scene) -> Array:

@@ -7,6 +7,7 @@ of `simd` then come from `interpreted`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -75,12 +76,14 @@ class Entry:
             from hotmax._kernels.pool.interpreted import address_of_function
 
             return address_of_function(np.errstate(all="ignore")(self.function))
-        self.compiled = (
-            numba_internals.compile_kernel(self.function, _run_checks, nogil=True, c_function=True)
-            if IS_CACHED
-            else _uncached(self.function, nogil=True, c_function=True)
-        )
         return c_address(self.compiled, types.intp)
+
+    @cached_property
+    def compiled(self) -> Any:
+        options = {"nogil": True, "c_function": True}
+        if IS_CACHED:
+            return numba_internals.compile_kernel(self.function, _run_checks, **options)
+        return _uncached(self.function, **options)
 
 
 def c_address(compiled: Any, *kinds: Any) -> int:

@@ -193,10 +193,12 @@ def unwritable(folders: list[Path]) -> str | None:
 def python_kernels() -> Iterator[tuple[str, Any]]:
     """(name, its cache) of every function that Python may call."""
     from hotmax import _kernels
+    from hotmax._kernels.compiler import compiling
 
     for found in pkgutil.walk_packages(_kernels.__path__, "hotmax._kernels."):
         module = importlib.import_module(found.name)
         for name, value in vars(module).items():
+            value = value.compiled if isinstance(value, compiling.Entry) else value
             cache = getattr(value, "_cache", None)
             own = getattr(value, "__module__", None) == found.name
             if own and hasattr(value, "device_function") and hasattr(cache, "cache_path"):
