@@ -22,7 +22,7 @@ NAMES = ("cat", "dog", "fox")
 
 def test_files_that_are_not_there_or_cannot_be_read(folder, monkeypatch):
     says("there is no file", "a.npz")
-    says("is a directory", folder)
+    says("is a directory without files", folder)
     (folder / "a.npz").write_bytes(b"")
     says("a.npz is empty", "a.npz")
     (folder / "a.pt").write_bytes(b"PK")
