@@ -170,7 +170,8 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if is_dask(logits):
             from hotmax.calibration.dask_rows import map_rows
 
-            return map_rows(self.predict_proba, logits, where, self.n_features_in_)
+            lazy: Array = map_rows(self.predict_proba, logits, where, self.n_features_in_)
+            return lazy
         x, mask = read_rows(logits, where=where, input=self.input, suspicious=False)
         if x.shape[1] != self.n_features_in_:
             raise ValueError(f"logits must have {self.n_features_in_} classes, got {x.shape[1]}")

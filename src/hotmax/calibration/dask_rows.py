@@ -13,9 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import dask
 import numpy as np
+from dask.base import compute, get_scheduler
 from dask.callbacks import Callback
+from dask.delayed import delayed
 
 from hotmax._core import threads
 from hotmax._core.arrays import Array
@@ -35,7 +36,7 @@ class DaskPart(Part):
     delayed: tuple[Any, ...] = ()  # logits, labels, weights: Delayed, arrays or None
 
     def blocks(self) -> Iterator[Block]:
-        x, labels, weights = dask.compute(*self.delayed)
+        x, labels, weights = compute(*self.delayed)
         yield loaded_block(x, labels, weights)
 
 
@@ -78,7 +79,7 @@ class DaskRows:
         x, labels, weights = self.delayed
         weights = weights if self.weights is None else self.weights
         part = Part(self.part.offset, self.part.rows, self.part.place, self.part.first)
-        return dask.delayed(run_loaded, pure=False)(job, x, labels, weights, part, self.options)
+        return delayed(run_loaded, pure=False)(job, x, labels, weights, part, self.options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +148,7 @@ def run_on_dask(parts: Sequence[Any], job: Job, tell: Tell | None, client: Any =
     tasks = [
         part.task(job)
         if hasattr(part, "task")
-        else dask.delayed(guarded, pure=False)(job, dask.delayed(part, traverse=False))
+        else delayed(guarded, pure=False)(job, delayed(part, traverse=False))
         for part in parts
     ]
     client = client or active_client()
@@ -160,11 +161,11 @@ def run_on_dask(parts: Sequence[Any], job: Job, tell: Tell | None, client: Any =
 
 def active_client() -> Any:
     """The client of `distributed` that Dask would compute with; None for other schedulers."""
-    owner = getattr(dask.base.get_scheduler(), "__self__", None)
+    owner = getattr(get_scheduler(), "__self__", None)
     return owner if type(owner).__module__.startswith("distributed") else None
 
 
-class Counting(Callback):  # type: ignore[misc]
+class Counting(Callback):
     """Tells of tasks that have read a part."""
 
     def __init__(self, keys: set[Any], rows: Sequence[int], tell: Tell) -> None:
@@ -183,7 +184,7 @@ def run_here(tasks: list[Any], rows: Sequence[int], tell: Tell | None) -> Any:
     keys = {task.key for task in tasks}
     while len(tasks) > 1:
         groups = [tasks[i : i + FAN_IN] for i in range(0, len(tasks), FAN_IN)]
-        tasks = [dask.delayed(merged, pure=False)(group) for group in groups]
+        tasks = [delayed(merged, pure=False)(group) for group in groups]
     if tell is None:
         return tasks[0].compute()
     with Counting(keys, rows, tell):
@@ -266,7 +267,7 @@ def as_dask_array(value: Any, name: str) -> Any:
 def block_lengths(x: Any) -> list[int]:
     lengths = x.chunks[0]
     if any(math.isnan(length) for length in lengths):
-        lengths = dask.compute(*(dask.delayed(len)(block) for block in x.to_delayed()[:, 0]))
+        lengths = compute(*(delayed(len)(block) for block in x.to_delayed()[:, 0]))
     return [int(length) for length in lengths]
 
 

@@ -100,7 +100,11 @@ class CellSums:
     def __init__(self, cells: int, powers: tuple[int, ...]) -> None:
         self.digits = np.zeros((cells, len(powers), kernels.CELL_DIGITS), np.int64)
         self.powers = powers
-        self.tops = (0, LOWEST_TOP, LOWEST_TOP)  # for each power, the exponent of its first unit
+        self.tops: tuple[int, ...] = (
+            0,
+            LOWEST_TOP,
+            LOWEST_TOP,
+        )  # for each power, the exponent of its first unit
 
     def raise_to(self, tops: tuple[int, ...]) -> None:
         """Move the units up, so that larger weights fit."""
@@ -122,7 +126,8 @@ class CellSums:
     def units(self, power: int) -> Array:
         """The units of a field, and their reciprocals in the second row."""
         exponents = DIGIT * (self.tops[power] - np.arange(kernels.CELL_DIGITS))
-        return np.ldexp(1.0, np.array([exponents, -exponents]))
+        units: Array = np.ldexp(1.0, np.array([exponents, -exponents]))
+        return units
 
     def merge(self, other: CellSums) -> CellSums:
         theirs = copy.copy(other)

@@ -61,7 +61,9 @@ class ScoredRows:
         joined = [np.concatenate([getattr(part, name) for part in parts]) for name in arrays]
         plain = all(part.weights.size == 1 and part.weights[0] == 1.0 for part in parts)
         weights = [np.broadcast_to(part.weights, part.confidence.shape) for part in parts]
-        return Scores(*joined, np.ones(1) if plain else np.concatenate(weights), parts[0].dtype)
+        confidence, correct, nll, brier, predictions = joined
+        weight = np.ones(1) if plain else np.concatenate(weights)
+        return Scores(confidence, correct, nll, brier, predictions, weight, parts[0].dtype)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ def mixed(values: Array) -> Array:
     """The finaliser of SplitMix64: a bijection of 64 bits in which every bit depends on all."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    result: Array = values ^ (values >> np.uint64(31))
+    return result
 
 
 def hashes_of(seed: int, stream: int, rows: Array) -> Array:

@@ -439,8 +439,9 @@ def parts_of_source(source: Source, sample_weight: object, options: ReadOptions)
     for part in source.parts:
         own = None if weights is None else weights[part.offset : part.offset + part.rows]
         if hasattr(part, "delayed"):
-            from hotmax.calibration.dask_rows import DaskRows
+            from hotmax.calibration.dask_rows import DaskPart, DaskRows
 
+            assert isinstance(part, DaskPart)
             parts.append(DaskRows(part, options, own))
         else:
             parts.append(SourcePart(part, options, own))

@@ -58,7 +58,7 @@ class NewtonSearch:
 
     def run(
         self,
-        likelihood: Likelihood,
+        likelihood: Likelihood | PassLikelihood,
         inverse: float,
         stop: Callable[[NewtonSearch, Point, float], bool],
     ) -> Point:

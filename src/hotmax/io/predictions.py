@@ -127,9 +127,11 @@ def read(
     if input not in INPUTS:
         raise ValueError(f'input must be "logits" or "probabilities", got {input!r}')
     if not is_one_file(path):
-        from hotmax.io.sources import source
+        from hotmax.io.sources import source as open_source
 
-        return gathered(source(path, labels, logits=logits, class_names=class_names, input=input))
+        return gathered(
+            open_source(path, labels, logits=logits, class_names=class_names, input=input)
+        )
     assert isinstance(path, str | os.PathLike)
     file = existing(path)
     reader_of(file)

@@ -232,7 +232,7 @@ def source_of_files(
     files = [summary_of(name, wanted, class_names) for name in names]
     for file in files[1:]:
         check_agreement(files[0], file)
-    parts: list[Part] = []
+    parts: list[Any] = []
     offset = 0
     for file in files:
         parts += [replace(part, offset=offset + part.offset) for part in file.parts]
@@ -334,10 +334,12 @@ def source_of_zarr(
         raise ImportError(f"{name} needs zarr: pip install zarr") from None
     if not Path(name).exists():
         raise FileNotFoundError(f"there is no directory {name}")
+    x: Any = None
+    y: Any = None
     with reading(name):
-        store = zarr.open(name, mode="r")
+        store: Any = zarr.open(name, mode="r")
         if hasattr(store, "shape"):
-            x, y = store, None
+            x = store
         else:
             wanted = logits or ("probabilities" if input == "probabilities" else "logits")
             if wanted not in store:

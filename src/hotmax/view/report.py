@@ -189,7 +189,7 @@ def report(
         >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(1)
         >>> result = hm.report(logits, labels)
         >>> print(result.verdict)
-        overconfident: says 86.0 %, is right 73.1 %
+        overconfident: says 85.7 %, is right 72.8 %
         >>> result.save("report.html")                                      # doctest: +SKIP
     """
     seed = as_seed(seed)
