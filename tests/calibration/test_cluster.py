@@ -105,6 +105,11 @@ def test_without_workers_a_pass_is_given_up(monkeypatch):
             hm.calibration.evaluate(source)
 
 
+def arrays_of(path):
+    with np.load(path) as file:
+        return {name: file[name] for name in file.files}
+
+
 def test_commands_on_a_cluster(cluster, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     os.mkdir("shards")
@@ -126,8 +131,8 @@ def test_commands_on_a_cluster(cluster, tmp_path, monkeypatch, capsys):
     run("apply", "c.json", "whole.npz", "--out", "p.npz")
     run("apply", "c.json", "shards", "--out", "shards.out", "--cluster", address)
     manifest = json.loads((tmp_path / "shards.out" / "manifest.json").read_text())
-    written = [np.load(tmp_path / "shards.out" / one["shard"]) for one in manifest["shards"]]
-    whole = np.load("p.npz")
+    written = [arrays_of(tmp_path / "shards.out" / one["shard"]) for one in manifest["shards"]]
+    whole = arrays_of("p.npz")
     for name in ("probabilities", "labels"):
         np.testing.assert_array_equal(np.concatenate([w[name] for w in written]), whole[name])
     assert [one["rows"] for one in manifest["shards"]] == [3000, 3000, 3000]
