@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from timing import THREADS, Call, Check, duration, medians
 from transformers.generation import logits_process as warpers
 
 import hotmax as hm
+from hotmax.integrations.transformers import LogitsProcessor
 
 ROUNDS = 5
 TEMPERATURE = 0.8
@@ -61,12 +63,78 @@ def calls_of(case: Case) -> dict[str, Call]:
     }
 
 
+def logits_of(rows: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((rows, 128256), np.float32) * np.float32(3)
+
+
 def one_row() -> Check:
-    x = np.random.default_rng(0).standard_normal(128256, np.float32) * np.float32(3)
+    x = logits_of(1)[0]
     taken = medians(
         {"hotmax": lambda: hm.sample(x, temperature=TEMPERATURE, top_p=0.9, seed=0)}, ROUNDS
     )
     return Check("top_p=0.9, one row of 128256", taken["hotmax"] * 1e3, 1, " ms")
+
+
+def settings_and_penalties() -> list[Check]:
+    """What a setting for each row, and a penalty, cost beside one setting for all."""
+    x, rng = logits_of(32), np.random.default_rng(1)
+    history = rng.integers(0, x.shape[1], (32, 4096))
+    options: dict[str, Any] = {"temperature": TEMPERATURE, "top_p": 0.9, "seed": 0}
+    each = {
+        "temperature": np.full(32, TEMPERATURE),
+        "top_p": np.full(32, 0.9),
+        "seed": np.arange(32),
+        "step": np.arange(32),
+    }
+    penalty = {"tokens": history, "repetition_penalty": 1.1}
+    taken = medians(
+        {
+            "one": lambda: hm.sample(x, **options),
+            "each": lambda: hm.sample(x, **each),
+            "penalty": lambda: hm.sample(x, **options, **penalty),
+        },
+        2 * ROUNDS,
+    )
+    return [
+        Check("a setting for each row over one for all", taken["each"] / taken["one"], 1.2, "x"),
+        Check("a penalty over 4096 tokens over none", taken["penalty"] / taken["one"], 1.1, "x"),
+    ]
+
+
+def adapter_calls() -> dict[str, Call]:
+    """Scores to the next tokens of 8 rows: the adapter, and transformers' warpers and draws."""
+    t = torch.from_numpy(logits_of(8))
+    ids = torch.zeros((8, 5), dtype=torch.int64)
+    options = {"temperature": TEMPERATURE, "top_k": 50, "top_p": 0.9}
+    processor = LogitsProcessor(seeds=range(8), **options)
+    chain = (
+        warpers.TemperatureLogitsWarper(TEMPERATURE),
+        warpers.TopKLogitsWarper(50),
+        warpers.TopPLogitsWarper(0.9),
+    )
+
+    def theirs() -> torch.Tensor:
+        scores = t
+        for warper in chain:
+            scores = warper(ids, scores)
+        return torch.multinomial(torch.softmax(scores, -1), 1)
+
+    return {"hotmax": lambda: processor(ids, t).argmax(-1), "theirs": theirs}
+
+
+def top_calls() -> dict[str, Call]:
+    x = logits_of(32)
+    t = torch.from_numpy(x)
+    return {
+        "hotmax": lambda: hm.top_logprobs(x, 20),
+        "theirs": lambda: torch.topk(torch.log_softmax(t, -1), 20),
+    }
+
+
+OTHERS: tuple[tuple[str, float, Any], ...] = (
+    ("top-20 log-probabilities, 32 x 128256", 5, top_calls),
+    ("adapter of transformers, 8 x 128256", 1, adapter_calls),
+)
 
 
 def main() -> None:
@@ -83,15 +151,15 @@ def main() -> None:
     print(about)
     header = [f"one draw a row, T = {TEMPERATURE}", "hotmax", "theirs", "times as fast", "bar", ""]
     rows = []
-    for case in tables.progress(CASES, "sampling"):
-        taken = medians(calls_of(case), ROUNDS)
+    cases = [(case.name, case.bar, partial(calls_of, case)) for case in CASES]
+    for name, bar, calls in tables.progress([*cases, *OTHERS], "sampling"):
+        taken = medians(calls(), ROUNDS)
         ratio = taken["theirs"] / taken["hotmax"]
         times = [duration(taken["hotmax"]), duration(taken["theirs"]), f"{ratio:.1f}"]
-        met = "met" if ratio >= case.bar else "missed"
-        rows.append([case.name, *times, f"{case.bar:g}", met])
+        rows.append([name, *times, f"{bar:g}", "met" if ratio >= bar else "missed"])
     print(tables.plain(header, rows) + "\n")
     checks_header = ["check", "figure", "at most", ""]
-    checks = [one_row().cells()]
+    checks = [check.cells() for check in (one_row(), *settings_and_penalties())]
     print(tables.plain(checks_header, checks))
     if publish:
         text = [tables.markdown(header, rows), tables.markdown(checks_header, checks), about]

@@ -141,6 +141,8 @@ SAMPLED = {"logits": left_out, "temperature": refused, "seed": refused, "where":
 TRAINING = {"X": FEATURES, "y": MANY_LABELS}
 TRAINING_MASKS = dict.fromkeys(("X", "y", "sample_weight"), refused)
 WEIGHED = {"sample_weight": np.ones(60)}
+ONE_SEED = {"seed": np.array([3])}
+PENALIZED = {"tokens": np.array([0, 1, 2, 1]), "repetition_penalty": 1.5}
 WITH_TOKENS = {"logits": X, "tokens": np.array([0, 1, 2, 1])}
 TOKEN_MASKS = {"logits": left_out, "tokens": PADDING, "where": disallowed}
 
@@ -226,15 +228,60 @@ TABLE: dict[str, Entry] = {
     ),
     "sample": Entry(
         hm.sample,
-        {"logits": X, "size": 40, "seed": np.arange(4)},
-        SAMPLED,
+        {"logits": X, "size": 40, "seed": np.arange(4), **PENALIZED},
+        {**SAMPLED, "tokens": PADDING},
         {"where": TRUE, **ROW},
     ),
     "truncate": Entry(
         hm.truncate,
-        {"logits": X, "top_p": 0.8},
-        {"logits": left_out, "where": disallowed, "temperature": refused, "out": refused},
+        {"logits": X, "top_p": 0.8, **PENALIZED},
+        {
+            "logits": left_out,
+            "where": disallowed,
+            "tokens": PADDING,
+            **dict.fromkeys(("temperature", "out"), refused),
+        },
         {"where": TRUE, **ROW, **OUT},
+    ),
+    "top_logprobs": Entry(
+        hm.top_logprobs,
+        {"logits": X, "k": 2},
+        {"logits": left_out, "where": disallowed, "temperature": refused},
+        {"where": TRUE, **ROW},
+    ),
+    "chosen_logprobs": Entry(
+        hm.chosen_logprobs,
+        {"logits": X, "tokens": LABELS},
+        {"logits": left_out, "tokens": PADDING, "where": disallowed, "temperature": refused},
+        {"where": TRUE, **ROW},
+    ),
+    "verify": Entry(
+        hm.verify,
+        {"draft_logits": X[:3], "target_logits": OTHER, "draft_tokens": LABELS[:3], **ONE_SEED},
+        {
+            **dict.fromkeys(("draft_logits", "target_logits"), ABSENT),
+            "draft_tokens": PADDING,
+            **dict.fromkeys(("seed", "temperature"), refused),
+        },
+        {"temperature": np.ones(1)},
+    ),
+    "TextScorer.update": Entry(
+        lambda **given: vars(hm.TextScorer().update(**given).result()),
+        {"logits": X, "targets": LABELS},
+        {
+            "logits": left_out,
+            "targets": ignored,
+            "mask": disallowed,
+            **dict.fromkeys(("documents", "num_bytes", "temperature"), refused),
+            "where": disallowed,
+        },
+        {
+            "mask": np.ones(4, bool),
+            "documents": np.zeros(4, int),
+            "num_bytes": np.ones(4, int),
+            "where": TRUE,
+            **ROW,
+        },
     ),
     "gumbel_softmax": Entry(
         hm.gumbel_softmax,
@@ -245,12 +292,14 @@ TABLE: dict[str, Entry] = {
     "penalize": Entry(
         hm.penalize,
         {"logits": X, "tokens": np.array([0, 1, 1]), "repetition": 1.5, "presence": 0.5},
-        {"logits": ABSENT, "tokens": PADDING},
+        {"logits": ABSENT, "tokens": PADDING, "out": refused},
+        OUT,
     ),
     "add_bias": Entry(
         hm.add_bias,
         {"logits": X, "tokens": np.array([0, 2])},
-        {"logits": ABSENT, "tokens": refused},
+        {"logits": ABSENT, "tokens": refused, "out": refused},
+        OUT,
     ),
     "Sampler.__init__": Entry(
         lambda seed: hm.Sampler({"temperature": 1.0}, seed=seed)(X),

@@ -20,11 +20,15 @@ from hotmax._losses.divergences import distillation_loss, kl_divergence
 from hotmax._losses.labels import one_hot, smooth_labels
 from hotmax._losses.linear import linear_cross_entropy
 from hotmax._losses.probability_losses import brier_loss, focal_loss, mae_loss
+from hotmax._losses.text_score import TextScorer
 from hotmax._sampling.beam import beam_search
 from hotmax._sampling.frequencies import frequencies
 from hotmax._sampling.gumbel import gumbel_softmax
+from hotmax._sampling.logprobs import chosen_logprobs, top_logprobs
+from hotmax._sampling.penalties import add_bias, penalize
 from hotmax._sampling.sample import sample, truncate
-from hotmax._sampling.sampler import Sampler, add_bias, penalize
+from hotmax._sampling.sampler import Sampler
+from hotmax._sampling.speculation import verify
 from hotmax._softmax.derivatives import (
     entropy_gradient,
     entropy_temperature_derivative,
@@ -67,6 +71,7 @@ _before_loading(_check_environment)
 
 __all__ = [
     "Sampler",
+    "TextScorer",
     "__version__",
     "add_bias",
     "attention",
@@ -75,6 +80,7 @@ __all__ = [
     "attention_weights",
     "beam_search",
     "brier_loss",
+    "chosen_logprobs",
     "cross_entropy",
     "distillation_loss",
     "entropy",
@@ -113,7 +119,9 @@ __all__ = [
     "temperature_derivative",
     "temperature_for_entropy",
     "temperature_of_base",
+    "top_logprobs",
     "truncate",
+    "verify",
 ]
 
 

@@ -1,9 +1,13 @@
-"""Drop-in modules for torch: softmax with a temperature that may be learned.
+"""Drop-in modules for torch: softmax with a temperature that may be learned, and the losses.
 
 >>> import torch, hotmax.torch
 >>> layer = hotmax.torch.Softmax(dim=-1, temperature=2.0, learnable=True)
 >>> [name for name, _ in layer.named_parameters()]
 ['temperature']
+
+The losses take classes along dimension 1, as torch's do, and are float32 under autocast. Inside
+torch.compile they are one operator each (`hotmax::loss`), without a graph break; outside of it they
+can be differentiated any number of times.
 """
 
 from __future__ import annotations
@@ -17,18 +21,34 @@ except ModuleNotFoundError as error:
         'hotmax.torch needs torch: pip install "hotmax[torch]"', name=error.name
     ) from error
 
+from hotmax._backends.torch_operators import fits_operator, run_loss
 from hotmax._core.arrays import as_temperature
+from hotmax._core.checks import as_gamma, as_ignored, as_smoothing, check_reduction
 from hotmax._losses.cross_entropy import cross_entropy
+from hotmax._losses.divergences import distillation_loss
+from hotmax._losses.linear import linear_cross_entropy
+from hotmax._losses.probability_losses import brier_loss, focal_loss, mae_loss
 from hotmax._softmax.functions import log_softmax, softmax
 
-__all__ = ["CrossEntropyLoss", "LogSoftmax", "Softmax"]
+__all__ = [
+    "BrierLoss",
+    "CrossEntropyLoss",
+    "DistillationLoss",
+    "FocalLoss",
+    "LinearCrossEntropyLoss",
+    "LogSoftmax",
+    "MAELoss",
+    "Softmax",
+]
+
+Given = tuple[torch.Tensor | None, ...]
 
 
 class _WithTemperature(torch.nn.Module):
     def __init__(self, dim: int = -1, temperature: float = 1.0, learnable: bool = False) -> None:
         super().__init__()
         self.dim = dim
-        value = float(as_temperature(temperature).reshape(()))
+        value = _one_temperature(temperature)
         if learnable:
             self.temperature: torch.nn.Parameter | float = torch.nn.Parameter(torch.tensor(value))
         else:
@@ -39,6 +59,10 @@ class _WithTemperature(torch.nn.Module):
         if isinstance(value, torch.nn.Parameter):
             value, learnable = value.detach().item(), True
         return f"dim={self.dim}, temperature={value:g}, learnable={learnable}"
+
+
+def _one_temperature(temperature: float) -> float:
+    return float(as_temperature(temperature).reshape(()))
 
 
 class Softmax(_WithTemperature):
@@ -77,8 +101,49 @@ class LogSoftmax(_WithTemperature):
         return result
 
 
+def _evaluate(
+    function: Any,
+    given: dict[str, torch.Tensor | None],
+    numbers: dict[str, float],
+    ignore_index: int | None,
+    reduction: str,
+    axis: int | None,
+) -> torch.Tensor:
+    """A loss: by the operator while torch compiles, else by the function.
+
+    Under autocast all floats are float32, and so is the loss, as in torch.nn.functional.
+    """
+    first = next(iter(given.values()))
+    assert first is not None
+    if torch.is_autocast_enabled(first.device.type):
+        given = {
+            name: t.float() if t is not None and t.is_floating_point() else t
+            for name, t in given.items()
+        }
+    if torch.compiler.is_compiling():
+        tensors, values = (*given.values(),), [*numbers.values()]
+        if fits_operator(tensors):
+            return run_loss(
+                function.__name__, tensors, values, -1 if axis is None else axis, ignore_index,
+                reduction,
+            )  # fmt: skip
+    options: dict[str, Any] = {**given, **numbers, "reduction": reduction}
+    if axis is not None:
+        options["axis"] = axis
+    if function is not distillation_loss:
+        options["ignore_index"] = ignore_index
+    result: torch.Tensor = function(**options)
+    return result
+
+
+def _class_dimension(input: torch.Tensor) -> int:
+    return 0 if input.ndim == 1 else 1
+
+
 class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
     """Cross entropy of softmax(x / T), as torch.nn.CrossEntropyLoss, and exact.
+
+    Classes lie along dimension 1 of (N, C, d1, ...), whatever the sizes of the others.
 
     Args:
         weight, size_average, ignore_index, reduce, reduction, label_smoothing: As in
@@ -96,21 +161,198 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
 
     def __init__(self, *args: Any, temperature: float = 1.0, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.temperature = temperature
+        self.temperature = _one_temperature(temperature)
 
     def forward(self, input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         soft = target.is_floating_point()
-        result: torch.Tensor = cross_entropy(
-            input,
-            target,
-            axis=0 if input.ndim == 1 else 1,
-            temperature=self.temperature,
-            weight=self.weight,
-            label_smoothing=self.label_smoothing,
-            ignore_index=None if soft else self.ignore_index,
-            reduction=self.reduction,
+        return _evaluate(
+            cross_entropy,
+            {"logits": input, "targets": target, "weight": self.weight},
+            {"temperature": self.temperature, "label_smoothing": self.label_smoothing},
+            None if soft else self.ignore_index,
+            self.reduction,
+            _class_dimension(input),
         )
-        return result
 
     def extra_repr(self) -> str:
         return f"temperature={self.temperature}"
+
+
+class _Loss(torch.nn.Module):
+    """What losses of labels share."""
+
+    def __init__(self, temperature: float, ignore_index: int | None, reduction: str) -> None:
+        super().__init__()
+        self.temperature = _one_temperature(temperature)
+        self.ignore_index = None if ignore_index is None else as_ignored(ignore_index)
+        check_reduction(reduction)
+        self.reduction = reduction
+
+    def extra_repr(self) -> str:
+        return f"temperature={self.temperature:g}, reduction={self.reduction!r}"
+
+
+class FocalLoss(_Loss):
+    """-(1 - p)^gamma log p of the right class, as `hotmax.focal_loss`; classes along dimension 1.
+
+    Args:
+        gamma: At least 0; 0 is cross entropy.
+        weight: A factor for each class, or None.
+        temperature, ignore_index, reduction: As in `CrossEntropyLoss`.
+
+    Example:
+        >>> import torch, hotmax.torch
+        >>> hotmax.torch.FocalLoss(gamma=2.0)(torch.zeros(1, 2), torch.tensor([1]))
+        tensor(0.1733)
+    """
+
+    weight: torch.Tensor | None
+
+    def __init__(
+        self,
+        gamma: float = 2.0,
+        *,
+        weight: torch.Tensor | None = None,
+        temperature: float = 1.0,
+        ignore_index: int | None = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(temperature, ignore_index, reduction)
+        self.gamma = as_gamma(gamma)
+        self.register_buffer("weight", weight)
+
+    def forward(self, input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return _evaluate(
+            focal_loss,
+            {"logits": input, "targets": target, "weight": self.weight},
+            {"temperature": self.temperature, "gamma": self.gamma},
+            self.ignore_index,
+            self.reduction,
+            _class_dimension(input),
+        )
+
+
+class BrierLoss(_Loss):
+    """The squared distance of p from the label, as `hotmax.brier_loss`; classes along dimension 1.
+
+    Args:
+        temperature, ignore_index, reduction: As in `CrossEntropyLoss`.
+
+    Example:
+        >>> import torch, hotmax.torch
+        >>> hotmax.torch.BrierLoss()(torch.zeros(1, 2), torch.tensor([1]))
+        tensor(0.5000)
+    """
+
+    def __init__(
+        self,
+        *,
+        temperature: float = 1.0,
+        ignore_index: int | None = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(temperature, ignore_index, reduction)
+
+    def forward(self, input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return _evaluate(
+            brier_loss,
+            {"logits": input, "targets": target},
+            {"temperature": self.temperature},
+            self.ignore_index,
+            self.reduction,
+            _class_dimension(input),
+        )
+
+
+class MAELoss(BrierLoss):
+    """1 - p of the right class, as `hotmax.mae_loss`; classes along dimension 1.
+
+    Args:
+        temperature, ignore_index, reduction: As in `CrossEntropyLoss`.
+
+    Example:
+        >>> import torch, hotmax.torch
+        >>> hotmax.torch.MAELoss()(torch.zeros(1, 4), torch.tensor([1]))
+        tensor(0.7500)
+    """
+
+    def forward(self, input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return _evaluate(
+            mae_loss,
+            {"logits": input, "targets": target},
+            {"temperature": self.temperature},
+            self.ignore_index,
+            self.reduction,
+            _class_dimension(input),
+        )
+
+
+class DistillationLoss(_Loss):
+    """T^2 KL(teacher / T, student / T), as `hotmax.distillation_loss`; classes along dimension 1.
+
+    Args:
+        temperature: T.
+        reduction: "mean" (over rows), "sum" or "none".
+
+    Example:
+        >>> import torch, hotmax.torch
+        >>> loss = hotmax.torch.DistillationLoss(temperature=4.0)
+        >>> loss(torch.tensor([[1.0, 2.0]]), torch.tensor([[2.0, 1.0]]))
+        tensor(0.4974)
+    """
+
+    def __init__(self, temperature: float = 1.0, *, reduction: str = "mean") -> None:
+        super().__init__(temperature, None, reduction)
+
+    def forward(self, student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
+        return _evaluate(
+            distillation_loss,
+            {"student": student, "teacher": teacher.detach()},
+            {"temperature": self.temperature},
+            None,
+            self.reduction,
+            _class_dimension(student),
+        )
+
+
+class LinearCrossEntropyLoss(_Loss):
+    """Cross entropy of hidden @ weight.T + bias without all its logits at once.
+
+    As `hotmax.linear_cross_entropy`: hand over the hidden states and the weight of the last layer.
+
+    Args:
+        temperature, ignore_index, reduction, label_smoothing: As in `CrossEntropyLoss`.
+
+    Example:
+        >>> import torch, hotmax.torch
+        >>> loss = hotmax.torch.LinearCrossEntropyLoss()
+        >>> loss(torch.zeros(3, 5), torch.zeros(4, 5), torch.tensor([0, 1, -100]))
+        tensor(1.3863)
+    """
+
+    def __init__(
+        self,
+        *,
+        label_smoothing: float = 0.0,
+        temperature: float = 1.0,
+        ignore_index: int | None = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(temperature, ignore_index, reduction)
+        self.label_smoothing = as_smoothing(label_smoothing)
+
+    def forward(
+        self,
+        hidden: torch.Tensor,
+        weight: torch.Tensor,
+        target: torch.Tensor,
+        bias: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        return _evaluate(
+            linear_cross_entropy,
+            {"hidden": hidden, "targets": target, "weight": weight, "bias": bias},
+            {"temperature": self.temperature, "label_smoothing": self.label_smoothing},
+            self.ignore_index,
+            self.reduction,
+            None,
+        )

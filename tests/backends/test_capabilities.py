@@ -43,11 +43,15 @@ ARGUMENTS = {
     "temperature_for_entropy": (LOGITS, 0.5),
     "penalize": (LOGITS, LABELS[:, None]),
     "add_bias": (LOGITS, {0: 1.0}),
+    "top_logprobs": (LOGITS, 2),
+    "chosen_logprobs": (LOGITS, LABELS),
+    "verify": (LOGITS[:3], LOGITS[:4], LABELS[:3]),
 }
 OPTIONS = {
     "smooth_labels": {"num_classes": 4},
     "penalize": {"repetition": 1.2},
     "sample": {"seed": 0},
+    "verify": {"seed": 0},
     "gumbel_softmax": {"seed": 0},
     "truncate": {"top_k": 2},
 }
@@ -90,6 +94,8 @@ def test_the_table_is_true(library):
             assert isinstance(result, float | hm.saturation([0.0, 1.0]).__class__), name
             continue
         result = result.q if name == "attention_vjp" else result
+        if name in ("top_logprobs", "chosen_logprobs", "verify"):
+            result = result[0]
         assert isinstance(result, type(given[0])), name
         if library == "torch":
             assert result.requires_grad == (works[library] == "gradients"), name

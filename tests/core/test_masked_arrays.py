@@ -26,7 +26,9 @@ from hotmax.calibration import conformal, request
 NO_ARRAYS = """
 axis keepdims return_sign return_grad return_logsumexp reduction label_smoothing ignore_index gamma
 num_segments classes num_classes causal scale size top_k top_p min_p typical_p epsilon eta
-top_n_sigma replace ties hard repetition frequency presence steps order width length length_penalty
+top_n_sigma top_a replace ties hard repetition frequency presence repetition_penalty
+frequency_penalty presence_penalty offsets return_logprob requests request mu state text
+steps order width length length_penalty
 end step draws count base per_row probabilities title input progress bins binning norm classwise
 debiased interval score curve candidates folds method penalty coverage free path estimator
 calibrator other level C fit_intercept class_weight solver tol max_iter warm_start verbose shape
@@ -46,6 +48,12 @@ ONE_NUMBER = {
     ("io.read", "labels"),
     *((name, "seed") for name in ("report", "calibration.select", "laws.check", "laws.compare")),
     ("plots.attention_scaling", "seed"),
+}
+ONE_NUMBER |= {
+    ("Sampler.add", "seed"),
+    ("sample", "bias"),
+    ("truncate", "bias"),
+    ("top_logprobs", "k"),
 }
 PARTITIONS = {"partial_fit": ("classes",), "temperature_for_entropy": ("target",)}
 
@@ -78,7 +86,9 @@ def public() -> Iterator[tuple[str, Any]]:
 def array_arguments(name: str, function: Any) -> Iterator[str]:
     """The arguments that may be arrays."""
     for argument, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD:
+        if parameter.kind is parameter.VAR_KEYWORD and name.startswith("Sampler."):
+            continue  # numbers by name, one for each row at most
+        elif parameter.kind is parameter.VAR_KEYWORD:
             yield from (
                 typing.get_type_hints(request.MetricOptions).keys()
                 - set(NO_ARRAYS.split())

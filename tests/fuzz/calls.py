@@ -324,6 +324,21 @@ CALLS: dict[str, Builder] = {
     ),
     "gumbel_softmax": gumbel,
     "sample": over_logits(seed=drawn_seed),
+    "top_logprobs": lambda draw, drawing, name: Call(
+        name, (numbers(draw, drawing, (3, 4), np.dtype(np.float64)), 2)
+    ),
+    "chosen_logprobs": lambda draw, drawing, name: Call(
+        name, (numbers(draw, drawing, (3, 4), np.dtype(np.float64)), np.array([0, 3, 1]))
+    ),
+    "verify": lambda draw, drawing, name: Call(
+        name,
+        (
+            mild(draw, (2, 4), np.dtype(np.float64)),
+            mild(draw, (3, 4), np.dtype(np.float64)),
+            np.array([draw(st.integers(0, 3)), 1]),
+        ),
+        {"seed": draw(st.integers(0, 9))},
+    ),
     "truncate": over_logits(top_k=lambda draw: draw(st.sampled_from([1, 2]))),
     "penalize": penalize,
     "add_bias": lambda draw, drawing, name: Call(

@@ -207,15 +207,21 @@ BY_POSITION = {
     "beam_search": {"start"},
     "add_bias": {"tokens"},
     "penalize": {"tokens"},
+    "top_logprobs": {"k"},
+    "chosen_logprobs": {"tokens"},
+    "verify": {"target_logits", "draft_tokens"},
     "report": {"labels", "class_names"},
     "smooth_labels": {"label_smoothing"},
 }
 
 
+KEYWORDS = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+
+
 @pytest.mark.parametrize("name", PUBLIC)
 def test_options_are_keyword_only_and_typed(name):
     parameters = list(inspect.signature(getattr(hm, name)).parameters.values())
-    free = {p.name for p in parameters[PLACES.get(name, 1) :] if p.kind is not p.KEYWORD_ONLY}
+    free = {p.name for p in parameters[PLACES.get(name, 1) :] if p.kind not in KEYWORDS}
     assert free <= DATA | BY_POSITION.get(name, set())
     assert all(p.annotation is not p.empty for p in parameters)
 
@@ -317,7 +323,8 @@ OPTIONS = {
 # Draws and searches, which no NumPy expression says.
 NO_FORMULA = {"Sampler", "beam_search", "add_bias", "frequencies", "get_threads", "gumbel_softmax"}
 NO_FORMULA |= {"penalize", "sample", "set_threads", "truncate", "saturation"}
-NO_FORMULA |= {"temperature_for_entropy", "report"}
+NO_FORMULA |= {"temperature_for_entropy", "report", "TextScorer", "verify"}
+NO_FORMULA |= {"chosen_logprobs", "top_logprobs"}  # two results
 
 
 @pytest.mark.parametrize("name", ["attention", "attention_weights"])

@@ -16,6 +16,9 @@ class ArrayAPI(Backend):
 
     name = "array_api"
 
+    def from_numpy(self, array: Any, like: Any, keep_type: bool = False) -> Any:
+        return array_namespace(like).asarray(np.asarray(array), **self.placement(like))
+
     def call(self, operation: ArrayOperation, arguments: dict[str, Any]) -> Any:
         if not operation.takes_row_formula(arguments):
             return super().call(operation, arguments)

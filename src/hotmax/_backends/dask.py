@@ -16,6 +16,9 @@ class Dask(Backend):
 
     name = "dask"
 
+    def from_numpy(self, array: Any, like: Any, keep_type: bool = False) -> Any:
+        return da.from_array(np.asarray(array))
+
     def call(self, operation: ArrayOperation, arguments: Arguments) -> Any:
         if arguments.pop("return_grad", False):
             raise TypeError("return_grad needs arrays of NumPy, torch or jax")

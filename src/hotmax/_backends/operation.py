@@ -152,22 +152,36 @@ def call_on_values(
 
     `backend` is that of the first argument, and so of the result.
     """
-    values = {}
+    values, out = {}, arguments.get("out")
     for name, value in arguments.items():
         its = backend_of(value)
         if its is None:
             NATIVE.add(type(value))
-        if its is None or name == "out":
+        if its is None:
             values[name] = value
+        elif name == "out":
+            values[name] = its.writable(value)
         elif declared.works[its.name] == "no":
             raise not_taken(value, name)
         else:
             values[name] = its.to_numpy(value, name)
     result = declared.function(**values)
-    if backend is None or not isinstance(result, (np.ndarray, np.generic)):
+    its = backend_of(out)
+    if its is not None:
+        return its.written(out, result)
+    if backend is None or out is not None:
         return result
-    first = arguments[declared.first]
-    return backend.from_numpy(result, first, keep_type=bool(declared.typed_by))
+    first, keep = arguments[declared.first], bool(declared.typed_by)
+
+    def converted(part: Any) -> Any:
+        if not isinstance(part, (np.ndarray, np.generic)):
+            return part
+        return backend.from_numpy(part, first, keep_type=keep and part.dtype.kind in "fV")
+
+    if not isinstance(result, tuple):
+        return converted(result)
+    parts = map(converted, result)
+    return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
 
 
 def not_taken(x: object, name: str) -> TypeError:

@@ -87,6 +87,17 @@ class Backend:
         """A NumPy result as an array where `like` is; in its float type if keep_type."""
         raise NotImplementedError
 
+    def writable(self, out: Array) -> Any:
+        """The memory of `out` as a NumPy array to write to; None for `written` to copy into it."""
+        raise TypeError(
+            f"out must be an array of NumPy, or a tensor of torch on the CPU, got a "
+            f"{type(out).__module__}.{type(out).__qualname__}"
+        )
+
+    def written(self, out: Array, result: Any) -> Array:
+        """`out`, after a result was written to what `writable` gave, or is to be copied."""
+        return out
+
     def is_direct(self, x: Array) -> bool:
         """May the kernels read the memory of x?"""
         return False

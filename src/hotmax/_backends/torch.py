@@ -44,6 +44,25 @@ class Torch(Backend):
         tensor = torch.from_numpy(np.asarray(array)).to(like.device)
         return tensor.to(like.dtype) if keep_type and like.is_floating_point() else tensor
 
+    def writable(self, out: Any) -> Any:
+        if not tensors.is_direct(out):
+            raise TypeError(
+                f"out must be a plain tensor on the CPU, got one on {out.device} of type "
+                f"{type(out).__name__}"
+            )
+        if out.requires_grad and torch.is_grad_enabled():
+            raise ValueError("out must not require a gradient: it is written to")
+        return None if out.dtype is torch.bfloat16 else out.detach().numpy()
+
+    def written(self, out: Any, result: Any) -> Any:
+        if out.dtype is torch.bfloat16:
+            if out.shape != result.shape:
+                raise ValueError(f"out must have shape {result.shape}, got {tuple(out.shape)}")
+            out.detach().copy_(torch.from_numpy(np.asarray(result)))
+            return out
+        torch.autograd.graph.increment_version(out)  # autograd shall notice
+        return out
+
     def is_direct(self, x: Any) -> bool:
         return tensors.is_direct(x)
 

@@ -57,9 +57,14 @@ def as_class_numbers(
         labels = labels.astype(np.int64)
     ignored = None if ignore_index is None else as_ignored(ignore_index)
     if labels.shape != shape:
+        second = len(shape) > 1 and labels.shape == (shape[0], *shape[2:], classes)
         raise ValueError(
             f"{name} of integers are class numbers and must have the shape of the logits without "
-            f"axis, {shape}, got {labels.shape}; probabilities are given as floats"
+            f"axis, {shape}, got {labels.shape}; "
+            + (
+                "they fit classes along the second dimension, as torch has them: axis=1" * second
+                or "probabilities are given as floats"
+            )
         )
     flat = np.ascontiguousarray(labels, labels.dtype.newbyteorder("=")).reshape(-1)
     masked = None if present is None else ~present.reshape(-1)

@@ -111,6 +111,10 @@ class RowPlan:
         self.where = present if self.where is None else present & self.where
         self.is_direct = False
 
+    def set_temperature(self, temperature: Array) -> None:
+        """Another temperature, which broadcasts to reduced_shape."""
+        self.temperatures = self._per_row(temperature)
+
     def _per_row(self, temperature: Array) -> Array:
         if temperature.size == 1 and temperature.ndim <= self.x.ndim:
             return unlocked(temperature.reshape(1))

@@ -31,7 +31,7 @@ def borrow(name: str, size: int, dtype: np.dtype[Any] = FLOAT32) -> Array:
     return kept[start : start + size * dtype.itemsize].view(dtype)
 
 
-def release(name: str, scratch: Array) -> None:
-    """Return borrowed scratch memory to the cache of this thread."""
-    if scratch.base is not None and scratch.base.nbytes <= KEPT_BYTES:
+def release(name: str, scratch: Array, most: int = KEPT_BYTES) -> None:
+    """Return borrowed scratch memory to the cache of this thread, if it is `most` bytes at most."""
+    if scratch.base is not None and scratch.base.nbytes <= most:
         setattr(_own, name, scratch.base)

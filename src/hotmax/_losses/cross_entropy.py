@@ -167,6 +167,8 @@ def cross_entropy(
         logits, axis, temperature, where: As in `softmax`.
         targets: Integers, the classes, in the shape of the logits without `axis`; or floats,
             probabilities, in the shape of the logits. A target without probability gives inf.
+            Where torch has logits (N, C, d1, ...), the classes are axis=1; with C = d1 labels fit
+            the last axis too, and nobody can tell: `hotmax.torch.CrossEntropyLoss` always takes 1.
         weight: A factor for each class.
         label_smoothing: s: the target is (1 - s) y + s / n over the n classes that are there. A
             class at -inf, or excluded by `where`, takes no part of it.

@@ -24,7 +24,7 @@ from hotmax._softmax.functions import softmax
 def gumbel_noise(shape: tuple[int, ...], axis: Axis, seed: object) -> Array:
     """-log(-log u) for each entry of `shape`, in float64, by seed, row and class."""
     plan = RowPlan(np.broadcast_to(np.float64(0.0), shape), axis)
-    seeds = as_seeds(to_numpy(seed, "seed"), plan.row_shape)
+    seeds = as_seeds(to_numpy(seed, "seed"), plan)
     flat = np.empty((plan.count, plan.classes))
 
     def work(start: int, stop: int) -> None:

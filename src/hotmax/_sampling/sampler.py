@@ -1,39 +1,30 @@
-"""A sampler with a memory: steps in the order of a library, a seed that moves on, penalties."""
+"""A sampler with a memory: steps in the order of a library, and where each request is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from hotmax._backends.operation import IN_MEMORY, NATIVE, dispatch, operation
 from hotmax._backends.protocol import from_numpy, to_numpy
-from hotmax._core.arrays import (
-    Array,
-    Axis,
-    as_temperature,
-    fill_masked,
-    is_integer,
-    is_real,
-    normalize_axes,
-    refuse_masked,
-    result_type,
-)
-from hotmax._core.checks import as_integer
+from hotmax._core.arrays import Array, Axis
+from hotmax._core.checks import as_bool, as_seed
 from hotmax._core.rows import RowPlan
 from hotmax._kernels.numeric.arithmetic import LARGEST_FLOAT64
-from hotmax._kernels.sampling.random import STREAMS
-from hotmax._sampling.sample import NO_MU, check_ties, cut, draw
-from hotmax._sampling.seeds import as_keys, as_seeds
-from hotmax._sampling.steps import ORDERS, Number, check_step, in_order, program
+from hotmax._sampling.drawing import NO_MU, Draw, edits_of, plan_rows
+from hotmax._sampling.edits import RowEdits
+from hotmax._sampling.penalties import penalize
+from hotmax._sampling.requests import Request, joined, mu_at_start, program_of
+from hotmax._sampling.sample import check_ties
+from hotmax._sampling.seeds import REQUEST_STEP, as_keys, as_seeds
+from hotmax._sampling.settings import Settings, as_settings, decoded, encoded
+from hotmax._sampling.steps import ORDERS, one_for_each_row, program
 
-REPETITION = Number("repetition", 0, float("inf"), open_low=True, open_high=True)
-PENALTY_RANGE = (-float("inf"), float("inf"))
-FREQUENCY = Number("frequency", *PENALTY_RANGE, open_low=True, open_high=True)
-PRESENCE = Number("presence", *PENALTY_RANGE, open_low=True, open_high=True)
-Biases = Mapping[int, float] | Iterable[int]
-PENALTIES = {"repetition": REPETITION, "frequency": FREQUENCY, "presence": PRESENCE}
+SAMPLER_FORMAT = "hotmax sampler"
+SAMPLER_VERSION = 1
 
 
 class Sampler:
@@ -44,33 +35,49 @@ class Sampler:
     "llama.cpp": top_n_sigma, top_k, typical_p, top_p, min_p, xtc, and temperature last, so that the
     filters see probabilities at temperature 1.
 
-    In all of them penalties come first. Ties: in hf and vllm top_k keeps all that tie with the
-    k-th, top_p drops the first of those that tie at its cut, and typical_p keeps all; in llama.cpp
-    each keeps just as many as it needs, the first ones. At least one class always stays. A step
-    that a library lacks follows its own, and top_n_sigma comes before top_k.
+    In all of them bias and then penalties come first. Ties: in hf and vllm top_k keeps all that tie
+    with the k-th, top_p drops the first of those that tie at its cut, and typical_p keeps all; in
+    llama.cpp each keeps just as many as it needs, the first ones. At least one class always stays.
+    A step that a library lacks follows its own, and top_n_sigma comes before top_k.
+
+    A call with `requests` draws the next token of each request that it names, a row for each. A
+    draw is a function of the request's seed and its position, so a request draws the same tokens
+    alone and in any batch, in any row. Its seed is `add`'s, or follows from the sampler's seed and
+    the name of the request. A call without `requests` is a batch of its own: row by row, call by
+    call.
 
     Args:
-        steps: What to do, by name: temperature (0 to inf, or one for each row), top_k, top_p,
-            min_p, typical_p, epsilon, eta and top_n_sigma as in `sample`;
+        steps: What to do, by name: temperature (0 to inf), top_k, top_p, min_p, top_a, typical_p,
+            epsilon, eta and top_n_sigma as in `sample`;
             xtc=(probability, threshold): with that probability, drop all classes of at least that
             threshold but the least likely of them;
             mirostat=(surprise, rate): keep classes whose surprise in bits is at most mu, which
             begins at twice the target and learns from each draw (version 2);
             dynamic_temperature=(low, high, exponent): the temperature goes from low to high as
             the entropy goes from 0 to its most;
-            repetition, frequency, presence as in `penalize`.
+            repetition, frequency, presence as in `penalize`; bias as in `sample`.
+            Each number may be an array with one for each row. None turns a step off. Names of
+            other libraries are understood: repetition_penalty, repeat_penalty, frequency_penalty,
+            presence_penalty, logit_bias, temp, epsilon_cutoff, eta_cutoff, xtc_probability and
+            xtc_threshold, mirostat_tau and mirostat_eta.
         order: "hf", "vllm" or "llama.cpp"; None for the order of `steps`, with the ties of hf.
         seed: As in `sample`; each call takes new numbers from it. None for fresh entropy.
         ties: As in `sample`.
+        options: Further steps, as keywords.
 
     Example:
         >>> import hotmax as hm
-        >>> sampler = hm.Sampler({"temperature": 0.7, "top_p": 0.9}, order="vllm", seed=1)
+        >>> sampler = hm.Sampler(temperature=0.7, top_p=0.9, order="vllm", seed=1)
         >>> logits = [[1.0, 2.0, 3.0, 0.0], [3.0, 2.0, 1.0, 0.0]]
         >>> [sampler(logits).tolist() for _ in range(3)]
         [[2, 0], [2, 0], [1, 0]]
         >>> sampler
         Sampler(order='vllm', temperature=0.7, top_p=0.9)
+        >>> sampler.add("b", seed=5, temperature=1.5)
+        >>> sampler(logits, requests=["a", "b"]).tolist()
+        [2, 1]
+        >>> sampler.state("b")
+        {'seed': 5, 'step': 1, 'mu': None, 'settings': {'temperature': 1.5}}
 
     Reference:
         Basu et al., Mirostat, 2021; p-e-w, Exclude Top Choices, 2024 (XTC).
@@ -78,306 +85,310 @@ class Sampler:
 
     def __init__(
         self,
-        steps: Mapping[str, Any],
+        steps: Mapping[str, Any] | None = None,
         *,
         order: str | None = "hf",
         seed: object = None,
         ties: str = "even",
+        **options: Any,
     ) -> None:
-        if not isinstance(steps, Mapping):
+        if not isinstance(steps, Mapping | None):
             raise TypeError(f"steps must be a dict of names and numbers, got {steps!r}")
         if order is not None and order not in ORDERS:
             raise ValueError(f'order must be "hf", "vllm", "llama.cpp" or None, got {order!r}')
+        twice = sorted({*(steps or {})} & {*options})
+        if twice:
+            raise ValueError(f"{twice[0]} must be given once, in steps or as a keyword")
         self.order = order
-        self.penalties = {n: PENALTIES[n].check(v) for n, v in steps.items() if n in PENALTIES}
-        given = {name: value for name, value in steps.items() if name not in PENALTIES}
-        self.temperature = as_temperature(to_numpy(given.get("temperature", 1.0)))
-        if (self.temperature < 0).any():
-            raise ValueError(f"temperature must be 0 to inf in a Sampler, got {self.temperature}")
-        self.temperature = np.abs(self.temperature)  # -0.0 would turn a row upside down
-        self.program = program(
-            given.items() if order is None else in_order(_known(given), order),
-            llama=order == "llama.cpp",
-        )
-        self.mirostat = check_step("mirostat", given["mirostat"]) if "mirostat" in given else None
+        self.settings = as_settings({**(steps or {}), **options})
+        self.program = program(self.settings.steps, order)
         self.mu = NO_MU
         self.calls = 0
+        self.ties = ties
         self.first_tie = check_ties(ties)
-        self._steps = dict(steps)
-        self._seed = as_seeds(None, ()).keys[0] if seed is None else as_keys(to_numpy(seed, "seed"))
+        self._seed = as_keys(seed_of_entropy() if seed is None else to_numpy(seed, "seed"))
+        self._requests: dict[Hashable, Request] = {}
 
     def __repr__(self) -> str:
-        steps = ", ".join(f"{name}={value}" for name, value in self._steps.items())
-        return f"Sampler(order={self.order!r}, {steps})"
+        steps = "".join(f", {name}={value}" for name, value in self.settings.given.items())
+        return f"Sampler(order={self.order!r}{steps})"
+
+    # --- requests -----------------------------------------------------------------------------
+
+    @property
+    def requests(self) -> tuple[Hashable, ...]:
+        """The names of the requests that are known, in the order in which they came."""
+        return tuple(self._requests)
+
+    def add(
+        self,
+        request: Hashable,
+        *,
+        seed: int | None = None,
+        step: int = 0,
+        mu: float | None = None,
+        **settings: Any,
+    ) -> None:
+        """Begin a request, or go on with one, under a name: an int or a str.
+
+        Args:
+            request: The name, not yet known.
+            seed: An int from 0 to 2**64 - 1; None for one that follows from the sampler's seed and
+                the name.
+            step: How many tokens have been drawn.
+            mu: Where mirostat is; None for its beginning.
+            settings: Those that differ from the sampler's, one number each; None turns one off.
+        """
+        if request in self._requests:
+            raise ValueError(f"request {request!r} is already known: remove it first")
+        key = self._seed_of(request) if seed is None else seed
+        self._requests[request] = self._request(key, step, mu, settings)
+
+    def _request(
+        self, seed: int, step: int, mu: float | None, settings: Mapping[str, Any]
+    ) -> Request:
+        checked = self.settings.replaced(settings) if settings else self.settings
+        if checked.is_by_row():
+            raise ValueError(
+                "requests need settings of one number each: give each request its own in add"
+            )
+        if self.order is None and {s.name for s in checked.steps} - {
+            s.name for s in self.settings.steps
+        }:
+            raise ValueError("settings must be among the sampler's, if order is None")
+        begin = mu_at_start(checked) if mu is None else float(mu)
+        return Request(as_seed(seed), int(REQUEST_STEP.check(step)), begin, checked, dict(settings))
+
+    def remove(self, request: Hashable) -> None:
+        """Forget a request."""
+        self._known(request)
+        del self._requests[request]
+
+    def state(self, request: Hashable) -> dict[str, Any]:
+        """Where a request is, in types of JSON: `restore` goes on from there."""
+        found = self._known(request)
+        return {
+            "seed": found.seed,
+            "step": found.step,
+            "mu": found.mu,
+            "settings": encoded(found.own),
+        }
+
+    def restore(self, request: Hashable, state: Mapping[str, Any]) -> None:
+        """Go on with a request where `state` has left it, in this sampler or another like it."""
+        wanted = {"seed", "step", "mu", "settings"}
+        if not isinstance(state, Mapping) or {*state} != wanted:
+            raise ValueError(f"state must have seed, step, mu and settings, got {state!r}")
+        settings = {name: decoded(name, value) for name, value in state["settings"].items()}
+        held = self._requests.pop(request, None)
+        try:
+            self.add(request, **{**settings, **{k: state[k] for k in ("seed", "step", "mu")}})
+        except BaseException:
+            if held is not None:
+                self._requests[request] = held
+            raise
+
+    def to_json(self) -> str:
+        """The sampler and all its requests, as JSON. Names of requests must be ints or strs."""
+        return json.dumps(
+            {
+                "format": SAMPLER_FORMAT,
+                "version": SAMPLER_VERSION,
+                "order": self.order,
+                "ties": self.ties,
+                "seed": encoded(self._seed),
+                "calls": self.calls,
+                "mu": encoded(self.mu),
+                "settings": encoded(self.settings.given),
+                "requests": [[name, self.state(name)] for name in self._requests],
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Sampler:
+        """The sampler that `to_json` wrote: every request goes on as if nothing had been."""
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"text must be JSON as to_json writes it: {error}") from None
+        if not isinstance(found, dict) or found.get("format") != SAMPLER_FORMAT:
+            raise ValueError(
+                f'text must be JSON with "format": "{SAMPLER_FORMAT}", as to_json writes it'
+            )
+        if found.get("version") != SAMPLER_VERSION:
+            raise ValueError(
+                f"text must have version {SAMPLER_VERSION}, got {found.get('version')!r}"
+            )
+        names = ("order", "ties", "seed", "calls", "mu", "settings", "requests")
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise ValueError(f"text must have {missing[0]!r}, as to_json writes it")
+        settings = {name: decoded(name, value) for name, value in found["settings"].items()}
+        sampler = cls(settings, order=found["order"], seed=found["seed"], ties=found["ties"])
+        sampler.calls = int(REQUEST_STEP.check(found["calls"]))
+        sampler.mu = np.array(found["mu"], np.float64)
+        for name, state in found["requests"]:
+            sampler.restore(name, state)
+        return sampler
+
+    def _known(self, request: Hashable) -> Request:
+        if request not in self._requests:
+            raise KeyError(f"request {request!r} is not known")
+        return self._requests[request]
+
+    def _seed_of(self, request: Hashable) -> int:
+        if self._seed.ndim:
+            raise ValueError("seed must be one number in a sampler that has requests")
+        if isinstance(request, bool) or not isinstance(request, int | str):
+            raise TypeError(f"requests must be ints or strs, or have a seed, got {request!r}")
+        key = int(self._seed).to_bytes(8, "little")
+        text = f"{type(request).__name__} {request}".encode()
+        return int.from_bytes(hashlib.blake2b(text, key=key, digest_size=8).digest(), "little")
+
+    # --- calls --------------------------------------------------------------------------------
 
     def __call__(
-        self, logits: object, *, tokens: object = None, where: object = None, axis: Axis = -1
+        self,
+        logits: object,
+        *,
+        requests: Sequence[Hashable] | None = None,
+        tokens: object = None,
+        offsets: object = None,
+        where: object = None,
+        axis: Axis = -1,
+        return_logprob: bool = False,
     ) -> Any:
-        """One class for each row. tokens: those so far, for penalties (see `penalize`)."""
-        plan = self._plan(logits, tokens, where, axis)
-        shape = plan.row_shape
-        seeds = as_seeds(self._seed, shape)
-        bounds = self._bounds(plan)
-        surprise = bounds.copy()
-        drawn = draw(
-            plan,
-            self.program,
-            seeds,
-            stream=self.calls * STREAMS,
-            first_tie=self.first_tie,
-            mu=surprise,
-        )
-        if self.mirostat:
-            target, rate = self.mirostat
-            with np.errstate(over="ignore"):  # beyond float64 it is as good as the largest number
-                self.mu = np.clip(
-                    bounds - rate * (surprise - target), -LARGEST_FLOAT64, LARGEST_FLOAT64
-                )
-        self.calls += 1
+        """One class for each row.
+
+        Args:
+            logits, where, axis, return_logprob: As in `sample`.
+            requests: The name of each row's request. A new name begins a request.
+            tokens, offsets: Those so far, for penalties (see `penalize`).
+        """
+        with_logs = as_bool(return_logprob, "return_logprob")
+        found = None if requests is None else self._rows_of(requests)
+        task = self._draw(logits, found, tokens, offsets, where, axis)
+        drawn, logs = self._next(task, found, with_logs)
+        shape = task.plan.row_shape
         result = drawn.reshape(shape)
-        return from_numpy(result if result.ndim else result[()], logits)
+        token = from_numpy(result if result.ndim else result[()], logits)
+        if not with_logs:
+            return token
+        numbers = logs.reshape(shape).astype(task.plan.dtype)
+        return token, from_numpy(numbers if numbers.ndim else numbers[()], logits)
 
     def truncate(
-        self, logits: object, *, tokens: object = None, where: object = None, axis: Axis = -1
+        self,
+        logits: object,
+        *,
+        requests: Sequence[Hashable] | None = None,
+        tokens: object = None,
+        offsets: object = None,
+        where: object = None,
+        axis: Axis = -1,
     ) -> Any:
         """The logits after penalties, with -inf where the next call would cut; draws nothing."""
-        plan = self._plan(logits, tokens, where, axis)
-        seeds = as_seeds(self._seed, plan.row_shape)
-        bounds = self._bounds(plan)
-        kept = cut(plan, self.program, seeds, self.calls * STREAMS, bounds)
-        return from_numpy(kept, logits, keep_type=True)
+        found = None if requests is None else self._rows_of(requests)
+        task = self._draw(logits, found, tokens, offsets, where, axis)
+        return from_numpy(task.truncate(), logits, keep_type=True)
 
-    def _plan(self, logits: object, tokens: object, where: object, axis: Axis) -> RowPlan:
-        if self.penalties:
+    def _next(self, task: Draw, found: list[Request] | None, with_logs: bool) -> tuple[Any, Any]:
+        """Draw, and go one step further."""
+        bounds = task.mu.copy()
+        drawn, logs = task.sample(first_tie=self.first_tie, with_logs=with_logs)
+        self._learn(task, bounds, found)
+        return drawn, logs
+
+    def _draw(
+        self,
+        logits: object,
+        found: list[Request] | None,
+        tokens: object,
+        offsets: object,
+        where: object,
+        axis: Axis,
+    ) -> Draw:
+        settings = self.settings if found is None else joined(found)
+        if settings.penalizes:
             if tokens is None:
                 raise ValueError("tokens must be given: this sampler penalizes those so far")
-            logits = penalize(logits, tokens, axis=axis, **self.penalties)  # type: ignore[arg-type]
-        logits, where = to_numpy(logits, "logits"), to_numpy(where, "where")
-        return RowPlan(logits, axis, self.temperature, where, "logits")
+            if getattr(getattr(logits, "dtype", None), "itemsize", 8) == 2:  # rounds to the type
+                given: dict[str, Any] = dict(settings.penalties)
+                logits = penalize(logits, tokens, offsets=offsets, axis=axis, **given)  # type: ignore[arg-type]
+                tokens, offsets = None, None
+        values, mask = to_numpy(logits, "logits"), to_numpy(where, "where")
+        plan = plan_rows(values, axis, settings.temperature, mask)
+        if found is not None and plan.count != len(found):
+            raise ValueError(f"requests must name each of {plan.count} rows, got {len(found)}")
+        penalties = settings.penalties if settings.penalizes and tokens is not None else {}
+        history = to_numpy(tokens, "tokens") if penalties else None
+        cuts = to_numpy(offsets, "offsets") if penalties else None
+        edits = edits_of(plan, penalties, history, cuts, settings.bias)
+        return self._task(plan, edits, settings, found)
+
+    def _task(
+        self, plan: RowPlan, edits: RowEdits, settings: Settings, found: list[Request] | None
+    ) -> Draw:
+        if found is None:
+            seeds = as_seeds(self._seed, plan, self.calls)
+            return Draw(plan, self.program, seeds, edits, self._bounds(plan))
+        order = program_of(settings, self.settings, self.order)
+        keys = np.array([one.seed for one in found], np.uint64).reshape(plan.row_shape or (1,))
+        steps = np.array([one.step for one in found]).reshape(plan.row_shape or (1,))
+        mu = NO_MU
+        if settings.mirostat is not None:
+            mu = np.array([LARGEST_FLOAT64 if one.mu is None else one.mu for one in found])
+        seeds = as_seeds(keys, plan, steps)
+        return Draw(plan, order, seeds, edits, mu)
+
+    def _rows_of(self, requests: Sequence[Hashable]) -> list[Request]:
+        names: list[Hashable] = [requests] if isinstance(requests, str) else [*requests]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"requests must name each row once, got {twice!r} twice")
+        for name in names:
+            if name not in self._requests:
+                self.add(name)
+        return [self._requests[name] for name in names]
+
+    def _learn(self, task: Draw, bounds: Array, found: list[Request] | None) -> None:
+        """After a draw: one step further, and mirostat's bounds by the surprise of each row."""
+        settings = self.settings if found is None else joined(found)
+        if settings.mirostat is not None:
+            target, rate = (
+                one_for_each_row(number, task.plan, "mirostat")
+                for number in settings.mirostat.numbers
+            )
+            with np.errstate(over="ignore"):  # beyond float64 it is as good as the largest number
+                learnt = np.clip(
+                    bounds - rate * (task.mu - target), -LARGEST_FLOAT64, LARGEST_FLOAT64
+                )
+            if found is None:
+                self.mu = learnt
+            else:
+                for one, number in zip(found, learnt, strict=True):
+                    one.mu = None if one.settings.mirostat is None else float(number)
+        if found is None:
+            self.calls += 1
+        else:
+            for one in found:
+                one.step += 1
 
     def _bounds(self, plan: RowPlan) -> Array:
-        """mirostat's mu for each row."""
-        if self.mirostat is None:
+        """mirostat's mu for each row of a call without requests."""
+        step = self.settings.mirostat
+        if step is None:
             return NO_MU
         if not self.mu.size:
-            return np.full(plan.count, min(2.0 * self.mirostat[0], LARGEST_FLOAT64))
+            target = one_for_each_row(step.numbers[0], plan, "mirostat")
+            return np.broadcast_to(np.minimum(2.0 * target, LARGEST_FLOAT64), (plan.count,)).copy()
         if self.mu.size != plan.count:
             raise ValueError(
                 f"logits must keep their {self.mu.size} rows from call to call under mirostat, "
-                f"got {plan.count}"
+                f"got {plan.count}; or name the request of each row in requests"
             )
         return self.mu
 
 
-def _known(steps: Mapping[str, Any]) -> dict[str, Any]:
-    for name in steps:
-        if name != "temperature":
-            check_step(name, steps[name])
-    return dict(steps)
-
-
-@operation(IN_MEMORY)
-def penalize(
-    logits: object,
-    tokens: object,
-    *,
-    repetition: float = 1.0,
-    frequency: float = 0.0,
-    presence: float = 0.0,
-    axis: int = -1,
-) -> Any:
-    """Logits made smaller at tokens that came before.
-
-    First a logit x of such a token becomes x / repetition if positive, else x * repetition; then
-    frequency * count + presence is taken off.
-
-    Args:
-        logits: Logits of any shape.
-        tokens: Those so far: a sequence of ints for all rows, or an array of ints in the shape of
-            the rows, with one more dimension at the end. Numbers below 0 are padding. For a batch
-            also a list with a sequence for each row, of any lengths.
-        repetition: A number above 0; above 1 discourages.
-        frequency: Taken off once for each time that a token came.
-        presence: Taken off if it came at all.
-        axis: The classes, one axis.
-
-    Returns:
-        Logits in the shape and float type of the input.
-
-    Example:
-        >>> import hotmax as hm
-        >>> hm.penalize([2.0, -1.0, 0.5], [0, 1, 1], repetition=2.0, frequency=0.25)
-        array([ 0.75, -2.5 ,  0.5 ])
-
-    Reference:
-        Keskar et al., CTRL, 2019 (repetition); the frequency and presence penalties are OpenAI's.
-    """
-    if not NATIVE.issuperset(map(type, (logits, tokens))):
-        return dispatch(penalize, locals())
-    factor = REPETITION.check(repetition)
-    often, once = FREQUENCY.check(frequency), PRESENCE.check(presence)
-    array = fill_masked(logits, "logits", -np.inf)
-    result = array.astype(result_type(array.dtype))
-    moved = np.moveaxis(np.atleast_1d(result), _one_axis(axis, result.ndim), -1)
-    at, counts = _seen(tokens, moved.shape[:-1], moved.shape[-1])
-    with np.errstate(all="ignore"):  # a number beyond the type is inf, without a word
-        x = moved[at].astype(np.float64)
-        scaled = np.where(x < 0, x * factor, x / factor)
-        moved[at] = np.where(np.isinf(scaled), scaled, scaled - (often * counts + once))
-    return result
-
-
-def _one_axis(axis: object, ndim: int) -> int:
-    return normalize_axes(as_integer(axis, "axis"), max(ndim, 1))[0]
-
-
-def _seen(tokens: object, shape: tuple[int, ...], classes: int) -> tuple[tuple[Array, ...], Array]:
-    """Where tokens came, as an index into logits with the classes last, and how often."""
-    array = _tokens(tokens)
-    if array.ndim == 0 or (array.ndim > 1 and array.shape[:-1] != shape):
-        raise ValueError(
-            f"tokens must be one sequence, or one for each row in shape {shape}, got shape "
-            f"{array.shape}"
-        )
-    if array.size and array.max() >= classes:
-        raise ValueError(
-            f"tokens must be below the number of classes, {classes}, got {array.max()}"
-        )
-    lines = np.broadcast_to(np.maximum(array, -1).astype(np.int64), (*shape, array.shape[-1]))
-    rows = np.nonzero(lines >= 0)[:-1]
-    where = (*rows, lines[lines >= 0])
-    flat, counts = np.unique(np.ravel_multi_index(where, (*shape, classes)), return_counts=True)
-    return np.unravel_index(flat, (*shape, classes)), counts
-
-
-def _tokens(given: object) -> Array:
-    """Tokens as an array of ints; a list of sequences of different lengths is padded with -1.
-
-    What is masked is padding too.
-    """
-    if isinstance(given, np.ma.MaskedArray) and given.dtype.kind in "iu":
-        given = np.where(np.ma.getmaskarray(given), -1, given.data.astype(object))
-    refuse_masked(given, "tokens")
-    try:
-        array = np.asarray(given)
-    except ValueError:
-        return _padded(given)
-    if array.size == 0:
-        return array.astype(np.int64)
-    if array.dtype.kind in "iu":
-        return array
-    # Ints that no type of NumPy holds together: as objects they can at least be compared.
-    each = np.array(given, dtype=object)
-    if all(map(is_integer, each.flat)):
-        return each
-    raise TypeError(f"tokens must hold ints, got {array.dtype}")
-
-
-def _padded(given: Any) -> Array:
-    try:
-        lines = [_tokens(to_numpy(line, "tokens")) for line in given]
-    except TypeError:  # an int beside a sequence, or what is no list at all
-        lines = []
-    if not lines or any(line.ndim != 1 for line in lines):
-        raise ValueError(
-            "tokens must be one sequence of ints, or a list with one for each row, got lists of "
-            "different depths or shapes"
-        )
-    padded = np.full((len(lines), max(line.size for line in lines)), -1, object)
-    for number, line in enumerate(lines):
-        padded[number, : line.size] = line
-    return padded
-
-
-@operation(IN_MEMORY)
-def add_bias(logits: object, tokens: Biases | Sequence[Biases], *, axis: int = -1) -> Any:
-    """Logits with a number added to some classes.
-
-    Args:
-        logits: Logits of any shape.
-        tokens: What to add to which class, as {class: number}; -inf forbids a class. A sequence of
-            classes forbids them all. For logits of two dimensions also a list of such, one for each
-            row.
-        axis: The classes, one axis.
-
-    Returns:
-        Logits in the shape and float type of the input.
-
-    Example:
-        >>> import hotmax as hm
-        >>> hm.add_bias([1.0, 2.0, 3.0], {0: 0.5, 2: float("-inf")})
-        array([ 1.5,  2. , -inf])
-        >>> hm.add_bias([1.0, 2.0, 3.0], [1])
-        array([  1., -inf,   3.])
-        >>> hm.add_bias([[1.0, 2.0], [1.0, 2.0]], [{1: 2.0}, {}])
-        array([[1., 4.],
-               [1., 2.]])
-    """
-    if not NATIVE.issuperset(map(type, (logits, tokens))):
-        return dispatch(add_bias, locals())
-    array = fill_masked(logits, "logits", -np.inf)
-    result = array.astype(result_type(array.dtype))
-    moved = np.moveaxis(np.atleast_1d(result), _one_axis(axis, result.ndim), -1)
-    classes = moved.shape[-1]
-    given = tokens if isinstance(tokens, Mapping) else _listed(tokens)
-    if not isinstance(given, list) or not any(_is_collection(one) for one in given):
-        _add(moved, _numbers(given, classes))
-    elif moved.ndim != 2 or len(given) != len(moved) or not all(map(_is_collection, given)):
-        raise ValueError(
-            f"tokens must be a dict or a sequence of classes, or for logits of two dimensions a "
-            f"list with one for each row; got {len(given)} for rows of shape {moved.shape[:-1]}"
-        )
-    else:
-        each = [_numbers(one if isinstance(one, Mapping) else list(one), classes) for one in given]
-        for row, numbers in zip(moved, each, strict=True):
-            _add(row, numbers)
-    return result
-
-
-def _is_collection(value: object) -> bool:
-    """Is it what stands for one row, not a class?"""
-    return isinstance(value, Mapping | list | tuple | set) or (
-        isinstance(value, np.ndarray) and value.ndim > 0
-    )
-
-
-def _listed(tokens: Any) -> list[Any]:
-    refuse_masked(tokens, "tokens")
-    try:
-        return list(tokens)
-    except TypeError:
-        raise TypeError(
-            f"tokens must be a dict of classes and numbers or a sequence of classes, got {tokens!r}"
-        ) from None
-
-
-def _numbers(tokens: Mapping[int, float] | list[int], classes: int) -> dict[int, Any]:
-    """The number to add for each class, checked."""
-    given = tokens.items() if isinstance(tokens, Mapping) else ((one, -np.inf) for one in tokens)
-    checked: dict[int, Any] = {}
-    for token, number in given:
-        if not is_integer(token):
-            raise TypeError(f"tokens must be ints, got {token!r}")
-        if not 0 <= token < classes:
-            raise ValueError(f"tokens must be 0 to {classes - 1}, got {token}")
-        if not is_real(number):
-            raise TypeError(f"tokens must map to numbers, got {number!r} for {token}")
-        try:
-            value = number if isinstance(number, np.floating) else float(number)
-        except OverflowError:
-            raise ValueError(
-                f"tokens must map to numbers that fit a float64, or inf, for {token}"
-            ) from None
-        if value != value:
-            raise ValueError(f"tokens must not map to nan, got it for {token}")
-        checked[int(token)] = value
-    return checked
-
-
-def _add(logits: Array, numbers: dict[int, Any]) -> None:
-    """Add a number to each class named. -inf forbids any; no other changes what is infinite."""
-    for token, number in numbers.items():
-        x = logits[..., token]
-        with np.errstate(invalid="ignore", over="ignore"):
-            shifted = np.where(np.isinf(x), x, x + number)
-        logits[..., token] = -np.inf if number == -np.inf else shifted
+def seed_of_entropy() -> int:
+    return int(as_seeds(None, RowPlan(0.0, -1)).keys[0])

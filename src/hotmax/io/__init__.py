@@ -16,6 +16,7 @@
 | .safetensors | tensor `logits` | tensor `labels` | a JSON list `classes` in the metadata |
 | .csv, .tsv | a column for each class | a column | the names of the columns |
 | .parquet | a list column, or a column for each class | a column | the names of the columns |
+| .json, .jsonl | responses of an LLM's API: the options listed | a key | a list `options` |
 
 Labels are integers, or text that names a class; "label", "y" and "target" are read as "labels" is.
 Large .npy and .safetensors files, and large arrays that are stored uncompressed in an .npz, are
@@ -28,6 +29,7 @@ array, a Dask array or frame.
 from hotmax.calibration.source import Source
 from hotmax.io.predictions import Predictions, read
 from hotmax.io.sources import source
+from hotmax.io.token_logprobs import TokenLogprobs
 from hotmax.io.writing import write
 
-__all__ = ["Predictions", "Source", "read", "source", "write"]
+__all__ = ["Predictions", "Source", "TokenLogprobs", "read", "source", "write"]

@@ -24,6 +24,7 @@ from hotmax.io.parquet import read_parquet
 from hotmax.io.places import files_at, is_remote
 from hotmax.io.safetensors import read_safetensors
 from hotmax.io.tables import read_csv
+from hotmax.io.token_logprobs import LOGPROB_FILES, TokenLogprobs, read_token_logprobs
 
 BLOCK = 1 << 20  # entries that are looked at together
 
@@ -72,13 +73,14 @@ def read(
     labels: str | os.PathLike[str] | None = None,
     class_names: Sequence[str] | None = None,
     input: str = "logits",
-) -> Predictions:
+) -> Predictions | TokenLogprobs:
     """Logits, labels and names of classes from an .npz, .npy, .safetensors, .csv or .parquet file.
 
     Args:
-        path: The file; its name says of what kind it is. Or what else `source` takes: a directory,
-            a pattern, a list of files, a zarr or Dask array, whose rows are then brought into
-            memory.
+        path: The file; its name says of what kind it is. A .json or .jsonl file holds responses of
+            a language model's API, with log-probabilities of tokens. Or what else `source` takes: a
+            directory, a pattern, a list of files, a zarr or Dask array, whose rows are then brought
+            into memory.
         logits: The name of the array or list column; in a table with a column for each class, what
             the names of these columns begin with.
         labels: The name of the array or column; or another file (.npy, .npz, .txt), with a label
@@ -87,7 +89,9 @@ def read(
         input: "probabilities" if the file holds those; their logarithms are then the logits.
 
     Returns:
-        Predictions: logits, labels or None, class_names or None, source.
+        Predictions: logits, labels or None, class_names or None, source. For a .json or .jsonl file
+        of responses with log-probabilities of tokens TokenLogprobs: perplexity always, and the same
+        attributes, if answer options are listed in all of them.
 
     Raises:
         ValueError: What is wrong with the file, and where: a missing array, ragged rows, nan, a
@@ -134,6 +138,9 @@ def read(
         )
     assert isinstance(path, str | os.PathLike)
     file = existing(path)
+    if file.suffix.lower() in LOGPROB_FILES:
+        with reading(file):
+            return read_token_logprobs(file, labels, class_names)
     reader_of(file)
     if class_names is not None and (
         isinstance(class_names, str) or not hasattr(class_names, "__iter__")

@@ -13,19 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hotmax._kernels.compiler.compiling import inline, kernel
-from hotmax._kernels.sampling.inversion import (
-    NO_CLASS,
-    NOT_A_NUMBER,
-    TOO_FEW,
-    WEIGHT_BLOCK,
-    exp_weights,
-    invert,
-    set_totals,
-    total_of,
-)
-from hotmax._kernels.sampling.random import COIN, DRAW, NOISE, gumbel, uniform
+from hotmax._kernels.sampling.inversion import exp_weights, total_of
 from hotmax._kernels.sampling.selection import find_cut, min_and_max
-from hotmax._kernels.simd.memory import of_row
 from hotmax._kernels.softmax.float32 import row_maximum
 from hotmax._kernels.softmax.rows import sign_of
 
@@ -42,7 +31,9 @@ from hotmax._kernels.softmax.rows import sign_of
     XTC,
     MIROSTAT,
     DYNAMIC_TEMPERATURE,
-) = range(11)
+    TOP_A,
+) = range(12)
+OFF = np.nan  # as the first number of a step: it is left out for this row
 
 # Which of the candidates that tie at a cut stay: all, the last ones needed, or the first ones.
 ALL, LAST, FIRST = 0, 1, 2
@@ -54,7 +45,7 @@ class Steps(NamedTuple):
     """The steps of a sampler, in order."""
 
     codes: Any
-    numbers: Any  # (steps, 4): the parameters of each step, and its rule for ties in column 3
+    numbers: Any  # (1 or rows, steps, 4): the parameters, and the rule for ties in column 3
 
 
 class Candidates(NamedTuple):
@@ -66,15 +57,6 @@ class Candidates(NamedTuple):
     weights: Any
     keys: Any
     scratch: Any
-
-
-@inline
-def candidates_of(n):
-    """Workspace for the candidates of rows of n classes."""
-    return Candidates(
-        np.empty(n), np.empty(n, np.int64), np.empty(n, np.bool_), np.empty(n), np.empty(n),
-        np.empty(n),
-    )  # fmt: skip
 
 
 @inline
@@ -138,9 +120,11 @@ def compact(candidates, n):
 @kernel
 def keep_top(keys, cut, needed, ties, stays):
     """Mark keys above the cut, and of those equal to it the first or last `needed`, or all."""
+    equal = 0
     for i in range(keys.size):
         stays[i] = keys[i] >= cut
-    if ties == ALL:
+        equal += 1 if keys[i] == cut else 0
+    if ties == ALL or equal <= needed:  # mostly: a search for ties takes eight times as long
         return
     for j in range(keys.size):
         i = j if ties == FIRST else keys.size - 1 - j
@@ -246,6 +230,8 @@ def apply_step(step, numbers, own, coin, candidates, n, m, t):
     v, w, stays = candidates.value[:n], candidates.weights[:n], candidates.stays[:n]
     keys, scratch = candidates.keys, candidates.scratch
     ties = int(numbers[3])
+    if numbers[0] != numbers[0]:  # OFF
+        return n, m, t
     if step == TEMPERATURE:
         if own != 0.0:
             return n, m, max(t * abs(own), SMALLEST_TEMPERATURE)
@@ -273,6 +259,8 @@ def apply_step(step, numbers, own, coin, candidates, n, m, t):
         keep_top(v, cut, needed, ties, stays)
     elif step == EPSILON:
         keep_from(v, m, t, math.log(numbers[0] * total), stays)
+    elif step == TOP_A:  # a p_max**2, and the largest weight is 1
+        keep_from(v, m, t, math.log(numbers[0]) - math.log(total), stays)
     elif step == ETA:
         entropy = entropy_of_weights(v, w, m, t, total)
         bound = min(numbers[0], math.sqrt(numbers[0]) * math.exp(-entropy))
@@ -301,100 +289,14 @@ def apply_step(step, numbers, own, coin, candidates, n, m, t):
 
 
 @kernel
-def filter_row(x, temperature, mu, coin, steps, candidates):
-    """(n, m, t): how many candidates are left, their maximum and their temperature."""
+def filter_row(x, r, temperature, mu, coin, steps, candidates):
+    """(n, m, t): how many candidates are left of row r, their maximum and their temperature."""
+    numbers = steps.numbers[r if steps.numbers.shape[0] > 1 else 0]
     n, m = load_candidates(x, sign_of(x, temperature), candidates)
     t = 1.0
     for s in range(steps.codes.size):
         if n > 0:
             step = steps.codes[s]
             own = mu if step == MIROSTAT else temperature
-            n, m, t = apply_step(step, steps.numbers[s], own, coin, candidates, n, m, t)
+            n, m, t = apply_step(step, numbers[s], own, coin, candidates, n, m, t)
     return n, m, t
-
-
-@kernel
-def draw_distinct(candidates, n, m, t, key, row, stream, out):
-    """As many different classes as out is long, in the order of their draws; False if too few.
-
-    Gumbel top-k: the largest of (x - m) / T plus Gumbel noise are draws without replacement.
-    """
-    value, index = candidates.value, candidates.index
-    weights, keys = candidates.weights, candidates.keys
-    exp_weights(value[:n], weights[:n], m, t)
-    count = 0
-    for i in range(n):
-        if weights[i] > 0.0:
-            noise = gumbel(key, row, index[i], stream + NOISE)
-            keys[count] = shifted_logit(value[i], m, t) + noise
-            index[count] = index[i]
-            count += 1
-    if count < out.size:
-        return False
-    cut, _ = find_cut(keys[:count], None, float(out.size), False, weights, weights)
-    best = 0
-    for i in range(count):
-        if keys[i] >= cut:
-            keys[best] = keys[i]
-            index[best] = index[i]
-            best += 1
-    if best < out.size:  # cannot happen, since no key is nan; guards against reading past the end
-        return False
-    order = np.argsort(-keys[:best])
-    for d in range(out.size):
-        out[d] = index[order[d]]
-    return True
-
-
-@kernel
-def sample_rows(x, out, temperature, keys, rows, stream, mu, steps, first_tie, replace):
-    """Draws from rows after the steps. mu[r], where given, becomes the surprise of the first draw.
-
-    Mirostat adapts mu by that surprise, in bits.
-    """
-    candidates = candidates_of(x.shape[1])
-    value, index, weights = candidates.value, candidates.index, candidates.weights
-    totals = np.empty((-(-x.shape[1] // WEIGHT_BLOCK), 2))
-    for r in range(x.shape[0]):
-        own_temperature = of_row(temperature, r)
-        key = of_row(keys, r)
-        coin = uniform(key, rows[r], 0, stream + COIN)[0]
-        surprise = mu[r] if mu.size else 0.0
-        n, m, t = filter_row(x[r], own_temperature, surprise, coin, steps, candidates)
-        if n == 0:
-            out[r, :] = NOT_A_NUMBER if m != m else NO_CLASS
-        elif not replace:
-            if not draw_distinct(candidates, n, m, t, key, rows[r], stream, out[r]):
-                out[r, :] = TOO_FEW
-        elif first_tie and own_temperature == 0.0:
-            out[r, :] = index[0]
-            if mu.size:
-                mu[r] = 0.0  # the draw was certain
-        else:
-            exp_weights(value[:n], weights[:n], m, t)
-            block_totals = totals[: -(-n // WEIGHT_BLOCK)]
-            total, total_lo = set_totals(weights[:n], block_totals)
-            for d in range(out.shape[1]):
-                u, u_lo = uniform(key, rows[r], d, stream + DRAW)
-                at = invert(weights[:n], block_totals, total, total_lo, u, u_lo)
-                out[r, d] = index[at]
-                if d == 0 and mu.size:
-                    mu[r] = math.log2(total) - math.log2(weights[at])
-
-
-@kernel
-def truncate_rows(x, out, temperature, keys, rows, stream, mu, steps, status):
-    """Rows with -inf where the steps cut (inf at a temperature below 0)."""
-    n = x.shape[1]
-    candidates = candidates_of(n)
-    index = candidates.index
-    for r in range(x.shape[0]):
-        t = of_row(temperature, r)
-        coin = uniform(of_row(keys, r), rows[r], 0, stream + COIN)[0]
-        surprise = mu[r] if mu.size else 0.0
-        left, m, _ = filter_row(x[r], t, surprise, coin, steps, candidates)
-        status[r] = left if left > 0 else (NOT_A_NUMBER if m != m else NO_CLASS)
-        for i in range(n):
-            out[r, i] = math.copysign(np.inf, -t)
-        for j in range(left):
-            out[r, index[j]] = x[r, index[j]]

@@ -154,7 +154,7 @@ def first_equal(x, sign, m):
 
 
 @kernel
-def draw_rows(x, out, temperature, keys, rows, stream, first_tie, totals, start, stop):
+def draw_rows(x, out, temperature, keys, rows, streams, first_tie, totals, start, stop):
     """Draws from whole rows start..stop, as many as out has columns.
 
     Only the totals of blocks are stored, and the weights of one block are recomputed for each draw:
@@ -180,7 +180,7 @@ def draw_rows(x, out, temperature, keys, rows, stream, first_tie, totals, start,
             totals[b, 0], totals[b, 1] = sum_double_double(weights[:size])
             total, total_lo = add_double_double(total, total_lo, totals[b, 0], totals[b, 1])
         for d in range(draws):
-            u, u_lo = uniform(key, rows[r], d, stream + DRAW)
+            u, u_lo = uniform(key, rows[r], d, of_row(streams, r) + DRAW)
             target, target_lo = target_of(total, total_lo, u, u_lo)
             b, target, target_lo = pass_blocks(totals, target, target_lo)
             size = min(WEIGHT_BLOCK, n - b * WEIGHT_BLOCK)
@@ -190,7 +190,7 @@ def draw_rows(x, out, temperature, keys, rows, stream, first_tie, totals, start,
 
 
 @kernel
-def draw_lanes(x, out, temperature, keys, rows, stream, first_tie, totals, start, stop):
+def draw_lanes(x, out, temperature, keys, rows, streams, first_tie, totals, start, stop):
     """draw_rows for LANES short rows side by side: the same weights, in one block."""
     n = x.shape[1]
     workspace = np.empty(FIELDS + 2 * n * LANES)
@@ -208,7 +208,8 @@ def draw_lanes(x, out, temperature, keys, rows, stream, first_tie, totals, start
         for d in range(out.shape[1]):
             for r in range(width):
                 key = of_row(keys, first + r)
-                u, u_lo = uniform(key, rows[first + r], d, stream + DRAW)
+                stream = of_row(streams, first + r) + DRAW
+                u, u_lo = uniform(key, rows[first + r], d, stream)
                 work[HI + r], work[LO + r] = target_of(work[BELOW + r], work[BELOW_LO + r], u, u_lo)
             pass_lanes(tile, n, width, work)
             for r in range(width):
@@ -219,7 +220,7 @@ def draw_lanes(x, out, temperature, keys, rows, stream, first_tie, totals, start
             for r in range(first, first + width):
                 t = of_row(temperature, r)
                 if regime(work[PEAK + r - first], t) != PLAIN:
-                    draw_rows(x, out, temperature, keys, rows, stream, first_tie, totals, r, r + 1)
+                    draw_rows(x, out, temperature, keys, rows, streams, first_tie, totals, r, r + 1)
 
 
 @kernel

@@ -15,9 +15,10 @@ import numpy as np
 from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.simd.memory import of_row
 
-# Uses of a number; COIN decides whether XTC acts. A caller's count of calls is added in steps of
+# Uses of a number. COIN decides whether XTC acts; VERIFY is for speculative decoding, apart from
+# the draws of the draft. A request's position, or a caller's count of calls, is added in steps of
 # STREAMS.
-DRAW, NOISE, COIN, STREAMS = 0, 1, 2, 4
+DRAW, NOISE, COIN, VERIFY, STREAMS = 0, 1, 2, 3, 4
 
 # All in uint64: Numba promotes uint64 with int to float64.
 _MULTIPLY_0, _MULTIPLY_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)

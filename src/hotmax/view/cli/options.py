@@ -16,6 +16,7 @@ from hotmax._core.files import check_writable
 from hotmax.io.labels import text_lines
 from hotmax.io.predictions import is_one_file
 from hotmax.io.sources import client_of
+from hotmax.io.token_logprobs import LOGPROB_FILES
 
 
 @Parameter(name="*")
@@ -48,13 +49,19 @@ class Reading:
     "What the file holds."
 
     def read(self, path: Path) -> hm.io.Predictions:
-        return hm.io.read(
+        found = hm.io.read(
             path,
             labels=self.labels,
             logits=self.logits,
             class_names=parse_class_names(self.class_names),
             input=self.input,
         )
+        if isinstance(found, hm.io.Predictions):
+            return found
+        if not found.class_names:
+            raise ValueError(f"{found.source}: {found.why_no_options}")
+        names, source = found.class_names, found.label_source
+        return hm.io.Predictions(found.logits, found.labels, names, found.source, source)
 
     cluster: str | None = None
     "Workers that read the files: the address of a Dask scheduler, or its scheduler file."
@@ -89,7 +96,9 @@ def is_small(name: str) -> bool:
     if not is_one_file(name):
         return False
     path = Path(name)
-    return not path.exists() or path.stat().st_size <= SMALL_FILE
+    if not path.exists() or path.suffix.lower() in LOGPROB_FILES:  # which have no other reader
+        return True
+    return path.stat().st_size <= SMALL_FILE
 
 
 @dataclass(frozen=True)
