@@ -29,7 +29,7 @@ def test_files_that_are_not_there_or_cannot_be_read(folder, monkeypatch):
     says("pickles are never read", "a.pt")
     (folder / "a.txt").write_text("1 2")
     says("the name must end in one of .npy, .npz", "a.txt")
-    with pytest.raises(TypeError, match="path must be a path, got int"):
+    with pytest.raises(TypeError, match="path must be a path, or a list of paths, got int"):
         hm.io.read(3)
 
     def denied(*arguments, **options):
