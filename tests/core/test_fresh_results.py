@@ -48,6 +48,9 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "smooth_labels": (((P, 0.0), {}), ((LABELS, 0.0), {"num_classes": 3})),
     "gumbel_softmax": (((X,), {"seed": 0}), ((ONE,), {"seed": 0, "hard": True})),
     "sample": (((X,), {"seed": 0}),),
+    "top_logprobs": (((X, 4), {}), ((ONE, 1), {})),
+    "chosen_logprobs": (((X, LABELS), {}), ((ONE, np.zeros(3, np.int64)), {})),
+    "verify": (((X[:2], X, LABELS[:2]), {"seed": 0}),),
     "truncate": (((X,), {}), ((X,), {"top_k": 4}), ((X,), {"top_p": 1.0}), ((X,), {"min_p": 1e-9})),
     "penalize": (
         ((X, [[0], [1], [2]]), {"repetition": 1.0}),

@@ -63,7 +63,7 @@ def test_gumbel_noise():
 def transform(x, u, temperature=1.0):
     """The class that a uniform number gives; u is an mpf, of up to 106 bits."""
     x = np.asarray(x)
-    weights, totals = np.empty(x.size), np.empty((-(-x.size // inversion.SUM_BLOCK), 2))
+    weights, totals = np.empty(x.size), np.empty((-(-x.size // inversion.WEIGHT_BLOCK), 2))
     inversion.exp_weights(x, weights, float(x.max()), temperature)
     total, total_low = inversion.set_totals(weights, totals)
     high = float(mpmath.floor(u * 2**53) / 2**53)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -114,7 +115,9 @@ def call(app, path="/", *, method="GET", headers=None, body=(b"",), query="token
     async def send(message):
         sent.append(message)
 
-    asyncio.run(app(scope, receive, send))
+    # In a thread: the browser of other tests leaves an event loop running in this one.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(app(scope, receive, send))).result()
     headers = {k.decode(): v.decode() for k, v in sent[0]["headers"]}
     return sent[0]["status"], headers, b"".join(m.get("body", b"") for m in sent[1:])
 
