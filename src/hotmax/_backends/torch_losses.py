@@ -1,6 +1,7 @@
 """Cross entropy and other losses of torch tensors, with their gradients inside autograd.
 
-The kernels give a loss and its gradient in one pass (`Fused`). Second derivatives, and derivatives
+The kernels in `_kernels/losses/` give a loss and its gradient in one pass; `Fused` hands them to
+autograd. Second derivatives, and derivatives
 by the temperature, are torch's own of the generic formula.
 """
 

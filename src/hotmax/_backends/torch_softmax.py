@@ -25,7 +25,7 @@ from hotmax._core.kernel_choice import route_of
 from hotmax._core.row_functions import LAST, SMALL
 from hotmax._core.rows import STEP
 from hotmax._core.threads import for_ranges
-from hotmax._kernels.pool.calls import address_call
+from hotmax._kernels.pool.calls import address_call, pullback_call
 from hotmax._kernels.softmax.pullback import softmax_pullback
 
 
@@ -42,46 +42,59 @@ def run_family(operation: ArrayOperation, arguments: Arguments) -> torch.Tensor:
     return y if y.dtype == checked.dtype else y.to(checked.dtype)
 
 
-SIZES = {torch.float32: 4, torch.float64: 8}
 is_grad_enabled, empty_like = torch.is_grad_enabled, torch.empty_like
+FLOAT32, FLOAT64 = torch.float32, torch.float64
+
+
+def is_small(x: torch.Tensor) -> bool:
+    """A few contiguous numbers that kernels may read: only their address goes there.
+
+    A view for NumPy and one back would take twice as long.
+    """
+    return (
+        (x.dtype is FLOAT32 or x.dtype is FLOAT64)
+        and 0 < x.numel() <= SMALL
+        and x.is_contiguous()
+        and tensors.is_direct(x)
+        and not x.is_neg()
+        and x.ndim > 0
+    )
 
 
 def run_everyday(operation: ArrayOperation, arguments: Arguments) -> torch.Tensor | None:
-    """A small contiguous tensor, its last axis, a number for the temperature, and no gradient.
-
-    Only addresses go to the kernel: a view for NumPy and one back would take twice as long.
-    """
+    """A small tensor, its last axis, and a number for the temperature."""
     x, temperature = arguments["x"], arguments["temperature"]
-    size, entries = SIZES.get(x.dtype), x.numel()
     if (
-        size is None
-        or operation.kernels is None
-        or not 0 < entries <= SMALL
-        or type(temperature) is not float
+        type(temperature) is not float
         or temperature != temperature
         or arguments["axis"] is not LAST
         or arguments["where"] is not None
         or arguments["out"] is not None
-        or not tensors.is_direct(x)
-        or not x.is_contiguous()
-        or x.ndim == 0
-        or (x.requires_grad and is_grad_enabled())
-        or x.is_conj()
-        or x.is_neg()
+        or not is_small(x)
     ):
         return None
+    if operation.reduces and (
+        arguments["keepdims"] is not False
+        or arguments.get("weights") is not None
+        or arguments.get("return_sign")
+    ):
+        return None
+    if x.requires_grad and is_grad_enabled():
+        if operation.reduces:
+            return None
+        result: torch.Tensor = Differentiable.apply(
+            x, temperature, None, operation.name, (x.ndim - 1,)
+        )
+        return result
+    return compute_small(operation, x, temperature)
+
+
+def compute_small(operation: ArrayOperation, x: torch.Tensor, temperature: float) -> torch.Tensor:
+    out = x.new_empty(x.shape[:-1]) if operation.reduces else empty_like(x)
     classes = x.shape[-1]
-    if operation.reduces:
-        if arguments["keepdims"] is not False or arguments.get("weights") is not None:
-            return None
-        if arguments.get("return_sign"):
-            return None
-        out = x.new_empty(x.shape[:-1])
-    else:
-        out = empty_like(x)
-    function = route_of(operation.kernels, size == 4, classes)
+    function = route_of(operation.kernels, x.dtype is FLOAT32, classes)  # type: ignore[arg-type]
     at = x.data_ptr(), out.data_ptr()
-    address_call()(function, *at, entries // classes, classes, temperature)
+    address_call()(function, *at, x.numel() // classes, classes, temperature)
     return out
 
 
@@ -107,10 +120,17 @@ def family_value(
     return compute_family(x, temperature, where, name, axes)
 
 
+def is_everyday(x: torch.Tensor, temperature: Any, where: Any, axes: tuple[int, ...]) -> bool:
+    return where is None and type(temperature) is float and axes == (x.ndim - 1,) and is_small(x)
+
+
 def compute_family(
     x: torch.Tensor, temperature: Any, where: Any, name: str, axes: tuple[int, ...]
 ) -> torch.Tensor:
-    operation, arrays = OPERATIONS[name], {"x": x, "temperature": temperature, "where": where}
+    operation = OPERATIONS[name]
+    if is_everyday(x, temperature, where, axes) and not operation.reduces:
+        return compute_small(operation, x, temperature)
+    arrays = {"x": x, "temperature": temperature, "where": where}
     if all(map(tensors.is_direct, tensors.tensors_in(arrays))):
         axis = -1 if axes == (x.ndim - 1,) else axes
         options = {"axis": axis, "keepdims": True} if operation.reduces else {"axis": axis}
@@ -149,6 +169,8 @@ class Differentiable(torch.autograd.Function):
             and all(map(tensors.is_direct, (x, y, g)))
             and not is_batched(g)
         ):
+            if saved is None and all(map(is_small, (x, y, g))):
+                return pull_back_small(x, y, g, ctx.number), None, None, None, None
             numbers = [ctx.number] if saved is None else saved.detach().double().numpy().reshape(-1)
             return softmax_vjp_by_kernel(x, y, g, np.asarray(numbers)), None, None, None, None
 
@@ -159,6 +181,16 @@ class Differentiable(torch.autograd.Function):
         point = DerivativePoint(xp, x, temperature, where, layout, function)
         by_x, by_t = pull(ctx.name, point, g, by_temperature)
         return by_x, by_t, None, None, None
+
+
+def pull_back_small(
+    x: torch.Tensor, p: torch.Tensor, g: torch.Tensor, temperature: float
+) -> torch.Tensor:
+    """The derivative of softmax by x; p, a result of ours, is laid out as x is."""
+    out, classes = empty_like(x), x.shape[-1]
+    at = x.data_ptr(), p.data_ptr(), g.data_ptr(), out.data_ptr()
+    pullback_call(x.dtype is FLOAT32)(*at, x.numel() // classes, classes, temperature)
+    return out
 
 
 def softmax_vjp_by_kernel(

@@ -16,6 +16,8 @@ from hotmax._core.arrays import Array
 # Bound once: looking attributes up takes a noticeable part of a call on a small tensor.
 is_compiling, is_tracing = torch.compiler.is_compiling, torch._C._is_tracing
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+# One of autograd.grad's batches of derivatives (is_grads_batched=True)? torch.func's are wrapped.
+is_batched = torch._C._functorch.is_legacy_batchedtensor
 STRIDED, BFLOAT16 = torch.strided, torch.bfloat16
 PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 
@@ -31,11 +33,6 @@ def is_direct(x: Any) -> bool:
         and x.layout is STRIDED
         and not is_tracing()
     )
-
-
-def is_batched(g: torch.Tensor) -> bool:
-    """Is this one of autograd.grad's batches of derivatives (is_grads_batched=True)?"""
-    return "Batched" in str(torch._C._dispatch_keys(g))
 
 
 def tensors_in(arguments: Arguments) -> list[torch.Tensor]:

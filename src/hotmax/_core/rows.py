@@ -6,7 +6,8 @@ and written back, so that a mask, a stride or a half-precision type costs a litt
 no memory. Every function over rows uses this one loop.
 
 A mask is applied here: `Staging.stage` fills the classes that `where` excludes with -inf (inf below
-temperature 0), which the kernels take for classes that are not there.
+temperature 0), which the kernels take for classes that are not there. Attention masks its own
+scores, in `_kernels/attention/scores.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Which classes are allowed: bools, or packed bits as grammar engines hand them over."""
+"""Which classes are allowed: bools, or packed bits as grammar engines hand them over.
+
+The row plan in `_core/rows.py` applies them.
+"""
 
 from __future__ import annotations
 

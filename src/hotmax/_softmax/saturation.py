@@ -19,7 +19,7 @@ from hotmax._core.arrays import Array, Axis
 from hotmax._core.checks import as_real, check_probabilities, is_one_of
 from hotmax._core.rows import RowPlan
 from hotmax._kernels.numeric.arithmetic import LARGEST_FLOAT64
-from hotmax._kernels.softmax.saturation import jacobian_norms
+from hotmax._kernels.softmax.jacobian_norm import jacobian_norms
 from hotmax._softmax.functions import entropy, softmax
 from hotmax._softmax.target_entropy import limits, solve_temperature
 

@@ -35,15 +35,8 @@ from hotmax._kernels.simd.memory import of_row
 from hotmax._kernels.simd.vectors import add_in_any_order
 from hotmax._kernels.softmax.float32 import fits_float32, row_maximum
 from hotmax._kernels.softmax.float64 import PARTIAL_SUMS, accumulate, combine_sums, range_scale
-from hotmax._kernels.softmax.rows import (
-    NAN,
-    NOTHING,
-    PLAIN,
-    log_of_sums,
-    regime,
-    row_sums,
-    sign_of,
-)
+from hotmax._kernels.softmax.limits import NAN, NOTHING, PLAIN, regime, sign_of
+from hotmax._kernels.softmax.rows import log_of_sums, row_sums
 
 
 class LossOptions(NamedTuple):

@@ -32,7 +32,8 @@ from hotmax._kernels.numeric.double_double import dd_div, dd_mul, two_diff, two_
 from hotmax._kernels.simd.memory import of_row
 from hotmax._kernels.softmax.float32 import row_maximum
 from hotmax._kernels.softmax.float64 import range_scale
-from hotmax._kernels.softmax.rows import NAN, NOTHING, PLAIN, log_of_sums, regime, row_sums, sign_of
+from hotmax._kernels.softmax.limits import NAN, NOTHING, PLAIN, regime, sign_of
+from hotmax._kernels.softmax.rows import log_of_sums, row_sums
 
 SMALLEST_SQUARED = 2.0**-400  # the square of a smaller tau may underflow
 FAR_RATIO = -0.7  # log((1 + S) / (1 - q's mass elsewhere)) above 0.7: nothing nearly cancels

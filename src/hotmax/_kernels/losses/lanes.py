@@ -31,7 +31,7 @@ from hotmax._kernels.softmax.lanes import (
     lane_sums,
     set_betas,
 )
-from hotmax._kernels.softmax.rows import PLAIN, regime
+from hotmax._kernels.softmax.limits import PLAIN, regime
 
 # Offsets of the fields of LANES rows in `fields`: scale / T, weight and logit of the label, and the
 # gradient at the label.

@@ -32,15 +32,8 @@ from hotmax._kernels.numeric.double_double import (
 )
 from hotmax._kernels.softmax.float32 import fits_float32, softmax_float32
 from hotmax._kernels.softmax.float64 import exponent, range_scale, softmax_float64
-from hotmax._kernels.softmax.rows import (
-    HARD,
-    NAN,
-    NOTHING,
-    PLAIN,
-    log_of_sums,
-    regime,
-    softmax_limit,
-)
+from hotmax._kernels.softmax.limits import HARD, NAN, NOTHING, PLAIN, regime, softmax_limit
+from hotmax._kernels.softmax.rows import log_of_sums
 
 
 @inline

@@ -20,7 +20,8 @@ from hotmax._kernels.losses.probabilities import (
 from hotmax._kernels.numeric.double_double import two_sum
 from hotmax._kernels.simd.memory import of_row
 from hotmax._kernels.softmax.float32 import row_maximum
-from hotmax._kernels.softmax.rows import NAN, NOTHING, regime, row_sums, sign_of
+from hotmax._kernels.softmax.limits import NAN, NOTHING, regime, sign_of
+from hotmax._kernels.softmax.rows import row_sums
 
 
 @kernel

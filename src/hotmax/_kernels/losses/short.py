@@ -23,8 +23,8 @@ from hotmax._kernels.simd.vectors import (
     to_float64,
 )
 from hotmax._kernels.softmax.float32 import row_maximum
+from hotmax._kernels.softmax.limits import PLAIN, limit_sums, regime, sign_of
 from hotmax._kernels.softmax.logs import log1p_vector
-from hotmax._kernels.softmax.rows import PLAIN, limit_sums, regime, sign_of
 from hotmax._kernels.softmax.short import group_buffers, load_group, store_group
 from hotmax._kernels.softmax.short_logs import (
     TEMPERATURES,

@@ -27,7 +27,8 @@ from hotmax._kernels.numeric.double_double import dd_div, dd_mul, two_diff
 from hotmax._kernels.simd.memory import of_row
 from hotmax._kernels.softmax.float32 import row_maximum
 from hotmax._kernels.softmax.float64 import PARTIAL_SUMS, accumulate, combine_sums, range_scale
-from hotmax._kernels.softmax.rows import NAN, NOTHING, PLAIN, regime, row_sums, sign_of
+from hotmax._kernels.softmax.limits import NAN, NOTHING, PLAIN, regime, sign_of
+from hotmax._kernels.softmax.rows import row_sums
 
 
 @kernel

@@ -15,6 +15,7 @@ from numba import types
 from hotmax._kernels.compiler.compiling import python_entry
 from hotmax._kernels.pool.jobs import compute_alone, compute_at, compute_small
 from hotmax._kernels.pool.serving import abandon_job, continue_job, serve, share_job
+from hotmax._kernels.softmax.pullback import pull_back_at32, pull_back_at64
 
 Call = Callable[..., Any]
 _INTEGERS = types.Array(types.int64, 1, "C")
@@ -40,6 +41,13 @@ def small_call(dtype: np.dtype[Any], dimensions: int, out_dimensions: int) -> Ca
 def address_call() -> Call:
     """(function, x, out, rows, classes, temperature): arrays that are known by their addresses."""
     return python_entry(compute_at, *[types.intp] * 5, types.float64)
+
+
+@cache
+def pullback_call(is_float32: bool) -> Call:
+    """(x, p, g, out, rows, classes, temperature): the derivative of softmax, by addresses."""
+    compiled = pull_back_at32 if is_float32 else pull_back_at64
+    return python_entry(compiled, *[types.intp] * 6, types.float64)
 
 
 @cache

@@ -16,7 +16,7 @@ from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.sampling.inversion import exp_weights, total_of
 from hotmax._kernels.sampling.selection import find_cut, min_and_max
 from hotmax._kernels.softmax.float32 import row_maximum
-from hotmax._kernels.softmax.rows import sign_of
+from hotmax._kernels.softmax.limits import sign_of
 
 # Codes of the steps.
 (

@@ -31,7 +31,7 @@ from hotmax._kernels.softmax.lanes import (
     lane_sums,
     set_betas,
 )
-from hotmax._kernels.softmax.rows import HARD, PLAIN, regime, sign_of
+from hotmax._kernels.softmax.limits import HARD, PLAIN, regime, sign_of
 
 WEIGHT_BLOCK = 256  # classes whose weights are summed together
 UNDERFLOW = 2.0 ** (BIAS64 - 1074)  # a weight times 2**BIAS64 below this is 0 in float64

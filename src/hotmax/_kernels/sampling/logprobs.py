@@ -12,7 +12,8 @@ from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.simd.memory import borrowed, of_row
 from hotmax._kernels.simd.vectors import maximum
 from hotmax._kernels.softmax.float32 import row_maximum
-from hotmax._kernels.softmax.rows import log_softmax_block, row_sums, sign_of
+from hotmax._kernels.softmax.limits import sign_of
+from hotmax._kernels.softmax.rows import log_softmax_block, row_sums
 
 GROUP = 256  # classes that share one maximum
 

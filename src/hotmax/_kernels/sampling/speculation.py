@@ -24,7 +24,7 @@ from hotmax._kernels.sampling.inversion import (
 from hotmax._kernels.sampling.random import STREAMS, VERIFY, uniform
 from hotmax._kernels.simd.memory import of_row
 from hotmax._kernels.softmax.float32 import row_maximum
-from hotmax._kernels.softmax.rows import sign_of
+from hotmax._kernels.softmax.limits import sign_of
 
 BAD_DRAFT = 8  # is subtracted from a status that is the draft's
 

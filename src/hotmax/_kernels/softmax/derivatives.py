@@ -19,7 +19,8 @@ from hotmax._kernels.losses.probabilities import (
     write_probabilities,
 )
 from hotmax._kernels.numeric.double_double import two_sum
-from hotmax._kernels.softmax.rows import NAN, NOTHING, PLAIN, peak_of_row, regime, row_sums
+from hotmax._kernels.softmax.limits import NAN, NOTHING, PLAIN, regime
+from hotmax._kernels.softmax.rows import peak_of_row, row_sums
 
 
 @kernel

@@ -45,14 +45,9 @@ from hotmax._kernels.simd.vectors import (
 )
 from hotmax._kernels.simd.writing import write_mapped
 from hotmax._kernels.softmax.float32 import larger, smaller
+from hotmax._kernels.softmax.limits import count_equal
 from hotmax._kernels.softmax.logs import log1p_vector_parts
-from hotmax._kernels.softmax.rows import (
-    count_equal,
-    log_softmax_row,
-    logsumexp_row,
-    smoothmax_row,
-    softmax_row,
-)
+from hotmax._kernels.softmax.rows import log_softmax_row, logsumexp_row, smoothmax_row, softmax_row
 
 GROUP = WIDTH  # rows computed together
 BUFFER = 4096  # exponentials of a group that stay in the first-level cache

@@ -16,11 +16,7 @@ from hotmax._kernels.numeric.double_double import dd_div, dd_one_plus, two_sum
 from hotmax._kernels.simd.memory import of_row
 from hotmax._kernels.softmax.float32 import row_maximum
 from hotmax._kernels.softmax.float64 import exponent, range_scale
-from hotmax._kernels.softmax.rows import (
-    PLAIN,
-    limit_sums,
-    regime,
-)
+from hotmax._kernels.softmax.limits import PLAIN, limit_sums, regime
 
 LANES = 32
 

@@ -14,15 +14,12 @@ from hotmax._kernels.numeric.arithmetic import LOG2E, LOG2E_LO, UNBIAS64, exp2_p
 from hotmax._kernels.numeric.double_double import dd_div, dd_mul, dd_one_plus, two_sum
 from hotmax._kernels.softmax.float32 import row_maximum
 from hotmax._kernels.softmax.float64 import exponent, range_scale
+from hotmax._kernels.softmax.limits import FLAT, PLAIN, regime, sign_of
 from hotmax._kernels.softmax.rows import (
-    FLAT,
-    PLAIN,
     add_sums,
     log_softmax_block,
     logsumexp_of,
-    regime,
     row_sums,
-    sign_of,
     smoothmax_of,
     softmax_block,
 )

@@ -12,17 +12,8 @@ from hotmax._kernels.numeric.double_double import dd_mul, dd_one_plus, dd_recipr
 from hotmax._kernels.simd.memory import borrowed
 from hotmax._kernels.simd.vectors import WIDTH, entry, load, load_partial, splat, to_float64
 from hotmax._kernels.softmax.float64 import constants_of, exponent
-from hotmax._kernels.softmax.rows import (
-    FLAT,
-    HARD,
-    PLAIN,
-    limit_sums,
-    log_of_sums,
-    peak_of_row,
-    regime,
-    row_sums,
-    sign_of,
-)
+from hotmax._kernels.softmax.limits import FLAT, HARD, PLAIN, limit_sums, regime, sign_of
+from hotmax._kernels.softmax.rows import log_of_sums, peak_of_row, row_sums
 
 LANE_INDICES = np.arange(float(WIDTH))
 

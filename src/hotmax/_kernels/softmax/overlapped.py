@@ -69,7 +69,8 @@ from hotmax._kernels.softmax.float32 import (
     times_inverse,
     two_largest,
 )
-from hotmax._kernels.softmax.rows import sign_of, softmax_row
+from hotmax._kernels.softmax.limits import sign_of
+from hotmax._kernels.softmax.rows import softmax_row
 
 LONGEST_BUFFERED = 196608  # classes of the longest row whose exponentials are buffered (768 kB)
 ROW_PART = 8192  # classes that stay in the second-level cache, with their exponentials

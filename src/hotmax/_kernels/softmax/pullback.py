@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from hotmax._kernels.compiler.compiling import kernel
-from hotmax._kernels.simd.memory import of_row
+from hotmax._kernels.compiler.compiling import inline, kernel, quick_kernel
+from hotmax._kernels.pool.atomic import array_at
+from hotmax._kernels.simd.memory import of_row, stack_array
 from hotmax._kernels.simd.vectors import add_in_any_order
-from hotmax._kernels.softmax.rows import sign_of
+from hotmax._kernels.softmax.limits import sign_of
 
 
 @kernel
@@ -68,3 +69,25 @@ def softmax_pullback(x, p, g, out, temperature, start, stop):
             divide_pullback(p[r], g[r], out[r], mean, t)
         if p[r, 0] != p[r, 0]:
             clear_absent(x[r], out[r], t)
+
+
+@inline
+def pull_back_at(x, p, g, out, temperature, shape, kind):
+    """softmax_pullback of arrays that are known by their addresses."""
+    x, p = array_at(x, shape, kind), array_at(p, shape, kind)
+    g, out = array_at(g, shape, kind), array_at(out, shape, kind)
+    softmax_pullback(x, p, g, out, temperature, 0, shape[0])
+
+
+@quick_kernel
+def pull_back_at32(x, p, g, out, rows, classes, temperature):
+    one = stack_array(1, np.float64)
+    one[0] = temperature
+    pull_back_at(x, p, g, out, one, (rows, classes), np.float32)
+
+
+@quick_kernel
+def pull_back_at64(x, p, g, out, rows, classes, temperature):
+    one = stack_array(1, np.float64)
+    one[0] = temperature
+    pull_back_at(x, p, g, out, one, (rows, classes), np.float64)

@@ -7,7 +7,8 @@ import numpy as np
 from hotmax._kernels.compiler.compiling import kernel
 from hotmax._kernels.simd.memory import of_row
 from hotmax._kernels.softmax.float32 import row_maximum
-from hotmax._kernels.softmax.rows import logsumexp_of, row_sums, sign_of, softmax_block
+from hotmax._kernels.softmax.limits import sign_of
+from hotmax._kernels.softmax.rows import logsumexp_of, row_sums, softmax_block
 
 
 @kernel

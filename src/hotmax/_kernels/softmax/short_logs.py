@@ -28,13 +28,9 @@ from hotmax._kernels.simd.vectors import (
     to_float64,
 )
 from hotmax._kernels.softmax.float32 import row_maximum
+from hotmax._kernels.softmax.limits import PLAIN, regime, sign_of
 from hotmax._kernels.softmax.logs import log1p_vector
 from hotmax._kernels.softmax.moments import entropy_limit, softargmax_limit
-from hotmax._kernels.softmax.rows import (
-    PLAIN,
-    regime,
-    sign_of,
-)
 from hotmax._kernels.softmax.short import (
     beta_of,
     group_buffers,

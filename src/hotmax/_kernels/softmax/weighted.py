@@ -19,7 +19,7 @@ from hotmax._kernels.numeric.arithmetic import (
 from hotmax._kernels.numeric.double_double import dd_div, dd_mul, two_diff, two_sum
 from hotmax._kernels.simd.memory import of_row
 from hotmax._kernels.softmax.float64 import range_scale
-from hotmax._kernels.softmax.rows import HARD, NAN, NOTHING, PLAIN, regime
+from hotmax._kernels.softmax.limits import HARD, NAN, NOTHING, PLAIN, regime
 
 
 @kernel
