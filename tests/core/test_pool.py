@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -83,6 +84,7 @@ def test_a_job_is_abandoned_whole(pool, monkeypatch):
     x = np.ones((64, 200_000), np.float32)
     out = np.zeros_like(x)
     threads.share_rows(count_visits.address, x[:1], out[:1], 1.0)
+    out[...] = 0
 
     def interrupted(*arguments):
         raise KeyboardInterrupt
@@ -92,9 +94,11 @@ def test_a_job_is_abandoned_whole(pool, monkeypatch):
         threads.share_rows(count_visits.address, x, out, 1.0)
     monkeypatch.undo()
     assert is_free()
-    done = int(out.sum())
-    assert done < x.size
-    assert int(out.sum()) == done
+    done = out.copy()
+    assert ((done == 0) | (done == 1)).all()
+    assert (done == done[:, :1]).all()  # whole rows; on a busy machine the helper did them all
+    time.sleep(0.05)
+    assert (out == done).all()
     out[...] = 0
     threads.share_rows(count_visits.address, x, out, 1.0)
     assert (out == 1).all()

@@ -339,7 +339,7 @@ def log_softmax_grouped(x, out, temperature, start, stop, streamed):
             beta, beta_lo = float32_pair(group.inverses[g])
             offset, offset_lo = float32_pair(group.tops[g] * abs(group.inverses[g]) + logs[g])
             m = np.float32(group.signs[g] * group.tops[g])
-            constants = beta, beta_lo, offset, offset_lo, m, np.float32(-logs[g])
+            constants = beta, beta_lo, offset, offset_lo, m, np.float32(0.0 - logs[g])
             write_mapped(log_probability, x[r], out[r], constants, streamed)
     fence()
 

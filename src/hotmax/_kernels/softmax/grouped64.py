@@ -382,7 +382,7 @@ def log_softmax_grouped64(x, out, temperature, start, stop, streamed):
                 offset,
                 offset_lo,
                 group.signs[g] * group.tops[g],
-                -group.logs[g],
+                0.0 - group.logs[g],
             )
             write_mapped(log_probability64, x[r], out[r], constants, streamed)
     fence()

@@ -84,7 +84,7 @@ def softmax_limit(x, out, m, temperature, ties):
 def log_softmax_limit(x, out, m, temperature, ties):
     """The log-probabilities of a row that is not PLAIN."""
     kind = regime(m, temperature)
-    share = -log1p_parts(ties - 1.0, 0.0)[0] if kind == HARD or kind == FLAT else np.nan
+    share = 0.0 - log1p_parts(ties - 1.0, 0.0)[0] if kind == HARD or kind == FLAT else np.nan
     rest = -np.inf if kind == HARD or kind == FLAT else np.nan
     fill_limit(x, out, m, temperature, share, rest)
 

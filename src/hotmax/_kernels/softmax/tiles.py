@@ -151,7 +151,7 @@ def log_constants(log_sum, m, group, singles):
     store(singles, GROUP, inverse - to_float64(load(singles, 0)))
     store(singles, 2 * GROUP, offset)
     store(singles, 3 * GROUP, offset - to_float64(load(singles, 2 * GROUP)))
-    store(singles, 4 * GROUP, -log_sum)
+    store(singles, 4 * GROUP, 0.0 - log_sum)  # 0, not -0, for a certain class
     return (
         load(singles, 0),
         load(singles, GROUP),

@@ -156,7 +156,7 @@ def log_softmax_tiled64(x, out, temperature, start, stop, streamed):
         beta, beta_lo = dd_div(1.0, 0.0, t)
         q, q_lo = dd_div(load(group.tops, 0), 0.0, load(group.signs, 0) * t)
         offset, offset_lo = add_logs(q, q_lo, log_sum, log_sum_lo)
-        constants = beta, beta_lo, offset, offset_lo, m, -log_sum
+        constants = beta, beta_lo, offset, offset_lo, m, 0.0 - log_sum
         for c in range(n):
             store(tile, c * GROUP, log_probability64(load(tile, c * GROUP), constants))
         for g in range(width):
