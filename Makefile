@@ -20,7 +20,7 @@ SEED = 0
 FUZZERS = files libraries numbers
 BENCHMARKS = speed libraries losses attention sampling calibration regression explorer
 
-.PHONY: help demo explorer tour install test test-slow install-lowest lowest fuzz lint format bench map accuracy capabilities tree docs docs-open clean
+.PHONY: help demo explorer tour install test test-slow install-lowest lowest fuzz lint format bench map accuracy capabilities tree docs docs-open figures picture clean
 .NOTPARALLEL:
 
 help:
@@ -40,6 +40,7 @@ help:
 	@echo "make accuracy  compare them with mpmath; write the tables in docs/ with PUBLISH=1"
 	@echo "make capabilities  write the table of what works on whose arrays"
 	@echo "make tree      write the trees in CONTRIBUTING.md and docs/modules.md"
+	@echo "make figures   write the figures in the README, from the tables; make picture draws its picture"
 	@echo "make docs      build the guide and the rest of the documentation, into docs/_build/html"
 	@echo "make docs-open the same, and open it in the browser"
 	@echo "make clean     remove .venv and everything made by a run"
@@ -103,6 +104,12 @@ docs: $(VENV)/installed-docs
 
 docs-open: docs
 	@$(BIN)/python -m webbrowser -t "file://$(CURDIR)/docs/_build/html/index.html"
+
+figures: $(VENV)/installed
+	@$(BIN)/python bench/figures.py
+
+picture: $(VENV)/installed-demo
+	@$(BIN)/python bench/picture.py
 
 tree: $(VENV)/installed
 	@$(BIN)/python bench/tree.py

@@ -1,6 +1,9 @@
 """How the documentation is built: `make docs`."""
 
+import re
 from pathlib import Path
+
+from sphinx.errors import ExtensionError
 
 import hotmax
 
@@ -49,5 +52,17 @@ def write_explorer(app, exception):
         Path(app.outdir, "explorer.html").write_text(text, encoding="utf-8")
 
 
+def check_pictures(app, exception):
+    """Every picture of the guide that has a description was drawn."""
+    if exception is None and app.builder.format == "html":
+        for path in Path(app.srcdir, "guide").glob("[0-9]*.md"):
+            wanted = len(re.findall(r"^ +alt: ", path.read_text(encoding="utf-8"), re.M))
+            page = Path(app.outdir, "guide", path.with_suffix(".html").name)
+            found = page.read_text(encoding="utf-8").count("<img alt=")
+            if found != wanted:
+                raise ExtensionError(f"{path.name}: {found} pictures of {wanted} were drawn")
+
+
 def setup(app):
+    app.connect("build-finished", check_pictures)
     app.connect("build-finished", write_explorer)

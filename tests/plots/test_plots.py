@@ -17,7 +17,7 @@ from scipy import special
 
 import hotmax as hm
 from hotmax import plots
-from hotmax.plots.style import COLORS, STYLE
+from hotmax.plots.style import COLORS, STYLE, style
 
 matplotlib.use("agg")
 
@@ -142,6 +142,18 @@ def test_on_its_own_and_on_given_axes(draw):
     assert draw.__doc__
 
 
+def test_a_backend_that_turns_interactive_mode_on_keeps_it():
+    """That of notebooks does so with the first figure; without it no later one is shown."""
+    with matplotlib.rc_context({"interactive": False}):
+        with style():
+            matplotlib.interactive(True)
+        assert matplotlib.is_interactive()
+        with style():
+            pass
+        assert matplotlib.is_interactive()
+    assert not matplotlib.is_interactive()
+
+
 def test_results_are_frozen():
     for result in (make() for make in PICTURES.values()):
         for one in result if isinstance(result, tuple) else [result]:
@@ -178,7 +190,7 @@ def test_results_hold_what_is_drawn():
 def test_second_derivatives_and_residuals_are_those_of_the_formulas():
     x = np.array([2.0, 1.0, 3.0])
     p, step = special.softmax(x), 1e-4
-    found = plots.hessian_map(x, class_names="abc").hessian
+    found = plots.hessian_map(x).hessian
     for k in range(3):
         ends = [special.softmax(x + s * step * np.eye(3)[k]) for s in (1, -1)]
         up, down = (np.diag(q) - np.outer(q, q) for q in ends)
@@ -204,7 +216,7 @@ def test_smooth_maxima_are_those_of_scipy():
     want = [special.softmax(swept.logits / t) @ np.arange(4) for t in (0.5, 2.0)]
     np.testing.assert_allclose(swept.softargmax, want, rtol=1e-14)
     moved = plots.shift_and_scale([0.0, 2.0, 3.0], shift=5.0, scale=-1.0).probabilities
-    np.testing.assert_array_equal(moved[0], moved[1])
+    np.testing.assert_allclose(moved[0], moved[1], rtol=1e-15)
     np.testing.assert_allclose(moved[2], special.softmax([0.0, -2.0, -3.0]), rtol=1e-14)
 
 
@@ -304,7 +316,12 @@ def test_names_that_look_like_mathematics():
         (lambda: plots.contour(extent=0), ValueError, "extent"),
         (lambda: plots.contour(points=1), ValueError, "points"),
         (lambda: plots.hessian_map([1.0]), ValueError, "two to six classes, got 1"),
-        (lambda: plots.residuals([1.0, 2.0], 2), ValueError, "labels"),
+        (
+            lambda: plots.residuals([1.0, 2.0], 2),
+            ValueError,
+            "label must be a class from 0 to 1, got 2",
+        ),
+        (lambda: plots.residuals([1.0, 2.0], [0]), TypeError, "label"),
         (lambda: plots.shift_and_scale([1.0], shift=np.inf), ValueError, "shift must be finite"),
         (lambda: plots.smoothmax_bounds(points=1), ValueError, "points"),
         (lambda: plots.smoothmax_bounds(temperature=0), ValueError, "temperature"),

@@ -41,8 +41,8 @@ def smoothmax_bounds(
     Example:
         >>> from hotmax import plots
         >>> found = plots.smoothmax_bounds([0.0], points=3)
-        >>> found.moving, found.smoothmax.round(3)
-        (array([-6.,  0.,  6.]), array([0.002, 0.693, 6.002]))
+        >>> found.moving.tolist(), found.smoothmax.round(3).tolist()
+        ([-6.0, 0.0, 6.0], [0.002, 0.693, 6.002])
     """
     still = one_row(others)
     if points < 2:
@@ -114,7 +114,7 @@ def softargmax_sweep(
         >>> from hotmax import plots
         >>> found = plots.softargmax_sweep([2.0, 4.0, 18.0, 3.0], [1.0, 100.0])
         >>> found.softargmax.round(3), found.argmax, found.middle
-        (array([2.   , 1.534]), 2.0, 1.5)
+        (array([2.   , 1.522]), 2.0, 1.5)
     """
     x = one_row(logits)
     if temperatures is None:

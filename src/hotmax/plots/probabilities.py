@@ -296,7 +296,8 @@ def plot_sweep(result: Sweep, *, figure: Any = None) -> Any:
     upper.tick_params(labelbottom=False)
     upper.set_ylim(-0.02, 1.02)
     upper.set_ylabel("probability")
-    upper.legend(title="class: logit", title_fontsize=8, loc="upper right", labelspacing=0.25)
+    upper.legend(title="class: logit", title_fontsize=8, loc="upper right", labelspacing=0.25,
+                 bbox_to_anchor=(0.9 if has[1] else 1.0, 1.0))  # fmt: skip
     lower.set_ylim(0, max(1.1 * float(np.log(max(result.logits.size, 2))), 0.1))
     lower.axhline(np.log(result.logits.size), color=MUTED, linewidth=0.8, dashes=(4, 3))
     lower.set_ylabel("entropy")

@@ -10,6 +10,7 @@ import numpy as np
 
 import hotmax as hm
 from hotmax._core.arrays import Array, refuse_masked
+from hotmax._core.checks import as_integer
 from hotmax.plots.probabilities import names_of, one_row
 from hotmax.plots.style import (
     BLUE,
@@ -181,6 +182,8 @@ def residuals(
         array([ 0.5, -0.5])
     """
     x = one_row(logits)
+    if not 0 <= as_integer(label, "label") < x.size:
+        raise ValueError(f"label must be a class from 0 to {x.size - 1}, got {label}")
     _, gradient = hm.cross_entropy(x, label, label_smoothing=label_smoothing, return_grad=True)
     targets = hm.smooth_labels(label, label_smoothing, num_classes=x.size)
     return Residuals(hm.softmax(x), targets, gradient, names_of(class_names, x.size))
