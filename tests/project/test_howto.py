@@ -21,7 +21,10 @@ def test_the_contents_list_every_page():
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=pytest.mark.torch) if n in NEEDS_TORCH else n for n in NAMES],
+    [
+        pytest.param(n, marks=(pytest.mark.torch, pytest.mark.slow)) if n in NEEDS_TORCH else n
+        for n in NAMES
+    ],
 )
 def test_the_code_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
