@@ -37,7 +37,7 @@ FIGURES = {
     "softmax-large": ("04", ("[1000. 1000. 1000.]", "hotmax  [0.33333333 0.33333333 0.33333333]")),
     "softmax-very-negative": ("04", ("[-1000. -1000. -1000.]",)),
     "softmax-one-hot": ("04", ("hotmax  [0. 0. 1.]",)),
-    "log-softmax-one-hot": ("04", ("log_softmax(x)  [-5001. -4990.    -0.]",)),
+    "log-softmax-one-hot": ("04", ("log_softmax(x)  [-5001. -4990.     0.]",)),
     "log-softmax-table": ("04", ("[1, 2, 3, 10]: -9.0014 -8.0014 -7.0014 -0.0014",)),
     "softargmax": ("05", ("rounded 2",)),
     "softmax-123-attenuated": ("06", ("T = 10   [0.30060961 0.33222499 0.3671654 ]",)),

@@ -19,7 +19,18 @@ import hotmax.view
 from hotmax.view.cli import main
 
 PACKAGE = Path(hm.__file__).parent.parent
-COMMANDS = ("softmax", "sweep", "sample", "report", "calibrate", "apply", "laws", "bench", "doctor")
+COMMANDS = (
+    "softmax",
+    "sweep",
+    "sample",
+    "report",
+    "calibrate",
+    "apply",
+    "explain",
+    "laws",
+    "bench",
+    "doctor",
+)
 FRAMES = re.compile("[\u2500-\u257f]")
 
 
