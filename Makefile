@@ -20,7 +20,7 @@ SEED = 0
 FUZZERS = files libraries numbers
 BENCHMARKS = speed libraries losses attention sampling calibration regression explorer
 
-.PHONY: help demo explorer tour install test test-slow install-lowest lowest fuzz lint format bench map accuracy capabilities tree docs docs-open figures picture clean
+.PHONY: help demo explorer tour install test test-slow install-docs install-lowest lowest fuzz lint format bench map accuracy capabilities tree docs docs-open figures picture clean
 .NOTPARALLEL:
 
 help:
@@ -99,7 +99,9 @@ accuracy: $(VENV)/installed-dev
 capabilities: $(VENV)/installed-dev
 	@$(BIN)/python bench/capabilities.py
 
-docs: $(VENV)/installed-docs
+install-docs: $(VENV)/installed-docs
+
+docs: install-docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
 docs-open: docs
