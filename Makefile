@@ -20,7 +20,7 @@ SEED = 0
 FUZZERS = files libraries numbers
 BENCHMARKS = speed libraries losses attention sampling calibration regression explorer
 
-.PHONY: help demo explorer tour install test test-slow install-lowest lowest fuzz lint format bench map accuracy capabilities tree docs clean
+.PHONY: help demo explorer tour install test test-slow install-docs install-lowest lowest fuzz lint format bench map accuracy capabilities tree docs docs-open figures picture clean
 .NOTPARALLEL:
 
 help:
@@ -40,7 +40,9 @@ help:
 	@echo "make accuracy  compare them with mpmath; write the tables in docs/ with PUBLISH=1"
 	@echo "make capabilities  write the table of what works on whose arrays"
 	@echo "make tree      write the trees in CONTRIBUTING.md and docs/modules.md"
-	@echo "make docs      build the documentation, into docs/_build/html"
+	@echo "make figures   write the figures in the README, from the tables; make picture draws its picture"
+	@echo "make docs      build the guide and the rest of the documentation, into docs/_build/html"
+	@echo "make docs-open the same, and open it in the browser"
 	@echo "make clean     remove .venv and everything made by a run"
 	@echo "PYTHON=python3.13 takes another Python, TESTS=tests/losses a part of the tests"
 
@@ -97,8 +99,19 @@ accuracy: $(VENV)/installed-dev
 capabilities: $(VENV)/installed-dev
 	@$(BIN)/python bench/capabilities.py
 
-docs: $(VENV)/installed-docs
+install-docs: $(VENV)/installed-docs
+
+docs: install-docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+docs-open: docs
+	@$(BIN)/python -m webbrowser -t "file://$(CURDIR)/docs/_build/html/index.html"
+
+figures: $(VENV)/installed
+	@$(BIN)/python bench/figures.py
+
+picture: $(VENV)/installed-demo
+	@$(BIN)/python bench/picture.py
 
 tree: $(VENV)/installed
 	@$(BIN)/python bench/tree.py
@@ -128,7 +141,7 @@ $(VENV)/installed-dev: pyproject.toml | $(VENV)/bin/python
 	@touch $(VENV)/installed $(VENV)/installed-demo $(VENV)/installed-explorer $@
 
 $(VENV)/installed-docs: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python $(INSTALL) -e ".[docs,plot,calibration]"
+	$(BIN)/python $(INSTALL) -e ".[docs]"
 	@touch $@
 
 # Made anew: pip leaves what is installed already, be it lower or higher.

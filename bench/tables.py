@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+import figures
+
 T = TypeVar("T")
 
 PAGES = Path(__file__).resolve().parent.parent / "docs" / "tables"
@@ -51,6 +53,7 @@ def publish(name: str, text: str, page: Path | None = None) -> None:
     draft = page.with_suffix(".tmp")
     draft.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
     os.replace(draft, page)
+    figures.main()  # those of the README are taken from the tables
 
 
 def versions(*packages: str) -> str:

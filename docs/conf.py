@@ -1,5 +1,10 @@
 """How the documentation is built: `make docs`."""
 
+import re
+from pathlib import Path
+
+from sphinx.errors import ExtensionError
+
 import hotmax
 
 project = "hotmax"
@@ -7,30 +12,57 @@ author = "The hotmax developers"
 version = release = hotmax.__version__
 copyright = author
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+# sphinx-mathjax-offline copies MathJax into the site: no page asks for anything elsewhere.
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",
+]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "hotmax"
+html_static_path = ["_static"]
+html_css_files = ["guide.css"]
+html_copy_source = False
 
 # A page whose code fails breaks the build; pages that have not changed are not run again.
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 nb_merge_streams = True
+
 myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_heading_anchors = 3
+myst_url_schemes = {
+    "http": None,
+    "https": None,
+    "explorer": "../explorer.html#{{path}}",
+}
 
 
 def write_explorer(app, exception):
     """The explorer beside the pages, with links to those pages of the guide that exist."""
     if exception is None and app.builder.format == "html":
-        from pathlib import Path
-
         from hotmax.view.explorer import assemble
 
-        guide = tuple(sorted(path.stem for path in Path(app.srcdir, "guide").glob("*.md")))
+        guide = tuple(sorted(path.stem for path in Path(app.srcdir, "guide").glob("[0-9]*.md")))
         text, _ = assemble.page(guide=guide, guide_base="guide/")
         Path(app.outdir, "explorer.html").write_text(text, encoding="utf-8")
 
 
+def check_pictures(app, exception):
+    """Every picture of the guide that has a description was drawn."""
+    if exception is None and app.builder.format == "html":
+        for path in Path(app.srcdir, "guide").glob("[0-9]*.md"):
+            wanted = len(re.findall(r"^ +alt: ", path.read_text(encoding="utf-8"), re.M))
+            page = Path(app.outdir, "guide", path.with_suffix(".html").name)
+            found = page.read_text(encoding="utf-8").count("<img alt=")
+            if found != wanted:
+                raise ExtensionError(f"{path.name}: {found} pictures of {wanted} were drawn")
+
+
 def setup(app):
+    app.connect("build-finished", check_pictures)
     app.connect("build-finished", write_explorer)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import numpy as np
 import pytest
 from pages import PANELS, Explorer
 
 import hotmax as hm
+from hotmax.view.explorer import assemble
 
 # Colours in the page against what is behind them, by the definition of WCAG; SVG text has fill.
 CONTRAST = """() => {
@@ -170,3 +172,20 @@ def test_hostile_names_are_text(explorer):
         explorer.settle()
     assert page.evaluate("window.broken") is None
     assert page.locator("script").count() == 2
+
+
+def test_links_of_the_guide_hold_states_that_the_page_reads(browser):
+    """What the page cannot read of a link, it names in a notice."""
+    guide = Path(__file__).resolve().parents[2] / "docs" / "guide"
+    states = [
+        state
+        for path in sorted(guide.glob("*.md"))
+        for state in re.findall(r"\(explorer:([^)\s]*)\)", path.read_text(encoding="utf-8"))
+    ]
+    assert len(states) >= 12
+    page = browser.new_page()
+    read = "modules['view/state.js'].fromAddress(state).wrong"
+    code = f"{assemble.script('view/state.js')}\nreturn states.map((state) => {read});"
+    wrong = page.evaluate(f"(states) => {{ {code} }}", states)
+    page.close()
+    assert wrong == [[] for _ in states]

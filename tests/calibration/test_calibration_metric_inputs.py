@@ -132,7 +132,7 @@ def test_the_bootstrap_holds_the_truth(monkeypatch):
 
 
 def test_nll_may_fall_while_ece_rises():
-    """The case in the README: one temperature cannot mend a few wild rows without hurting all."""
+    """The case in the guide: one temperature cannot mend a few wild rows without hurting all."""
     logit = math.log(0.8 / 0.2)
     z = np.concatenate([np.tile([logit, 0.0], (900, 1)), np.tile([14.0, 0.0], (100, 1))])
     labels = np.r_[np.arange(900) % 5 == 0, np.arange(100) % 10 == 0].astype(int)

@@ -271,7 +271,7 @@ class Tally:
 
 
 def published(tally: Tally, seed: int) -> str:
-    """The tally as README's table."""
+    """The tally as a table."""
     import tables  # of bench/
 
     def cell(name: str, library: str, kind: str) -> str:

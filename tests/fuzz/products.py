@@ -82,7 +82,7 @@ def attended(extras: Extras) -> Attended:
 
 
 def attention_errors(rows: wide.Rows, extras: Extras, result: Array) -> Array:
-    """In ULP of the largest value, as README states; times the size of the scores for float32."""
+    """In ULP of the largest value; times the size of the scores for float32."""
     found = attended(extras)
     v = extras["v"].astype(wide.WIDE)
     largest = np.abs(v).max(initial=0) * grown_in_type(found, extras)

@@ -173,6 +173,12 @@ def test_what_is_not_softmax():
     assert not is_broken(5, "min-shifted-sum", (0.0, 1.0), shift=3.0)
     assert is_broken(5, "divide-by-sum", (0.0, 1.0), shift=3.0)
     assert is_broken(1, "divide-by-sum", (-1.0, 3.0))
+    # Order and shift are shown by numbers that are wrong, not by one that divides 0 by 0.
+    assert not {4, 5} & failing(shifted)
+    for law in (4, 5):
+        example = divided[law].counterexample
+        assert len(example.x) > 1
+        assert "nan" not in example.summary
 
 
 @pytest.mark.slow

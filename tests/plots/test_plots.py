@@ -17,7 +17,7 @@ from scipy import special
 
 import hotmax as hm
 from hotmax import plots
-from hotmax.plots.style import COLORS, STYLE
+from hotmax.plots.style import COLORS, STYLE, style
 
 matplotlib.use("agg")
 
@@ -48,6 +48,11 @@ PICTURES = {
     plots.plot_frequencies: lambda: hm.frequencies([2, 1, 3], seed=0),
     plots.plot_contour: lambda: plots.contour(points=21),
     plots.plot_jacobian: lambda: plots.jacobian_map([2.0, 1.0, 3.0]),
+    plots.plot_hessian: lambda: plots.hessian_map([2.0, 1.0, 3.0]),
+    plots.plot_residuals: lambda: plots.residuals([2.0, 1.0, 3.0], 1),
+    plots.plot_shift_and_scale: lambda: plots.shift_and_scale([0.0, 2.0, 3.0]),
+    plots.plot_smoothmax_bounds: plots.smoothmax_bounds,
+    plots.plot_softargmax: lambda: plots.softargmax_sweep([2.0, 4.0, 18.0, 3.0]),
     plots.plot_slope: plots.slope,
     plots.plot_loss_gradients: plots.loss_gradients,
     plots.plot_smoothing: plots.smoothing,
@@ -137,6 +142,18 @@ def test_on_its_own_and_on_given_axes(draw):
     assert draw.__doc__
 
 
+def test_a_backend_that_turns_interactive_mode_on_keeps_it():
+    """That of notebooks does so with the first figure; without it no later one is shown."""
+    with matplotlib.rc_context({"interactive": False}):
+        with style():
+            matplotlib.interactive(True)
+        assert matplotlib.is_interactive()
+        with style():
+            pass
+        assert matplotlib.is_interactive()
+    assert not matplotlib.is_interactive()
+
+
 def test_results_are_frozen():
     for result in (make() for make in PICTURES.values()):
         for one in result if isinstance(result, tuple) else [result]:
@@ -168,6 +185,39 @@ def test_results_hold_what_is_drawn():
     np.testing.assert_allclose(
         square.probability, special.expit((square.y[:, None] - square.x) / 0.5), rtol=1e-13
     )
+
+
+def test_second_derivatives_and_residuals_are_those_of_the_formulas():
+    x = np.array([2.0, 1.0, 3.0])
+    p, step = special.softmax(x), 1e-4
+    found = plots.hessian_map(x).hessian
+    for k in range(3):
+        ends = [special.softmax(x + s * step * np.eye(3)[k]) for s in (1, -1)]
+        up, down = (np.diag(q) - np.outer(q, q) for q in ends)
+        np.testing.assert_allclose(found[:, :, k], (up - down) / (2 * step), atol=1e-8)
+    np.testing.assert_allclose(found.sum(0), 0, atol=1e-15)
+    one = plots.residuals(x, 1, label_smoothing=0.1)
+    target = 0.9 * np.eye(3)[1] + 0.1 / 3
+    np.testing.assert_allclose(one.targets, target, rtol=1e-14)
+    np.testing.assert_allclose(one.gradient, p - target, rtol=1e-13)
+
+
+def test_smooth_maxima_are_those_of_scipy():
+    found = plots.smoothmax_bounds([1.0, -2.0], temperature=0.5, points=9)
+    rows = np.column_stack([found.moving, np.tile([1.0, -2.0], (9, 1))])
+    want = 0.5 * special.logsumexp(rows / 0.5, axis=1)
+    np.testing.assert_allclose(found.smoothmax, want, rtol=1e-14)
+    np.testing.assert_array_equal(found.lower, rows.max(1))
+    assert (found.lower <= found.smoothmax).all()
+    assert (found.smoothmax <= found.upper + 1e-15).all()
+    np.testing.assert_allclose(found.upper - found.lower, 0.5 * np.log(3))
+    swept = plots.softargmax_sweep([2.0, 5.0, 5.0, 3.0], [0.5, 2.0])
+    assert (swept.argmax, swept.middle) == (1.5, 1.5)
+    want = [special.softmax(swept.logits / t) @ np.arange(4) for t in (0.5, 2.0)]
+    np.testing.assert_allclose(swept.softargmax, want, rtol=1e-14)
+    moved = plots.shift_and_scale([0.0, 2.0, 3.0], shift=5.0, scale=-1.0).probabilities
+    np.testing.assert_allclose(moved[0], moved[1], rtol=1e-15)
+    np.testing.assert_allclose(moved[2], special.softmax([0.0, -2.0, -3.0]), rtol=1e-14)
 
 
 def test_label_smoothing_is_least_where_it_says():
@@ -265,6 +315,18 @@ def test_names_that_look_like_mathematics():
         (lambda: plots.loss_gradients(0), ValueError, "points"),
         (lambda: plots.contour(extent=0), ValueError, "extent"),
         (lambda: plots.contour(points=1), ValueError, "points"),
+        (lambda: plots.hessian_map([1.0]), ValueError, "two to six classes, got 1"),
+        (
+            lambda: plots.residuals([1.0, 2.0], 2),
+            ValueError,
+            "label must be a class from 0 to 1, got 2",
+        ),
+        (lambda: plots.residuals([1.0, 2.0], [0]), TypeError, "label"),
+        (lambda: plots.shift_and_scale([1.0], shift=np.inf), ValueError, "shift must be finite"),
+        (lambda: plots.smoothmax_bounds(points=1), ValueError, "points"),
+        (lambda: plots.smoothmax_bounds(temperature=0), ValueError, "temperature"),
+        (lambda: plots.smoothmax_bounds([np.inf]), ValueError, "others"),
+        (lambda: plots.softargmax_sweep([1.0], [0.0]), ValueError, "above 0"),
         (lambda: plots.smoothing([1.0]), ValueError, "amounts"),
         (lambda: plots.smoothing(num_classes=1), ValueError, "num_classes"),
     ],

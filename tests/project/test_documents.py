@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = sorted(path.stem for path in (ROOT / "docs/tables").glob("*.md") if path.stem != "index")
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", *(f"docs/tables/{name}.md" for name in TABLES)]
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("[!_]*/*.md"))
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", *PAGES]
 
 
 def test_the_trees_are_those_of_the_source():
@@ -22,7 +23,7 @@ def test_the_trees_are_those_of_the_source():
 
 
 def test_every_generated_table_has_a_page_of_its_own():
-    """A page has the table's markers, the index lists it, and the README links to it."""
+    """A page has the table's markers, the index lists it, and the README or a topic links to it."""
     sources = [*(ROOT / "bench").glob("*.py"), *(ROOT / "tests/fuzz").glob("*.py")]
     published = {
         name
@@ -32,18 +33,31 @@ def test_every_generated_table_has_a_page_of_its_own():
     assert published == set(TABLES)
     index = (ROOT / "docs/tables/index.md").read_text(encoding="utf-8").split()
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    topics = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs/topics").iterdir())
     for name in TABLES:
         text = (ROOT / f"docs/tables/{name}.md").read_text(encoding="utf-8")
         assert text.count(f"<!-- {name}:begin -->") == text.count(f"<!-- {name}:end -->") == 1
         assert name in index
-        assert f"(docs/tables/{name}.md)" in readme
-    assert re.findall(r"<!-- (\w+):(?:begin|end) -->", readme) == ["map", "map"]
+        assert f"(docs/tables/{name}.md)" in readme or f"(../tables/{name}.md)" in topics
+    marks = re.findall(r"<!-- (\w+):(?:begin|end) -->", readme)
+    assert marks == ["figures", "figures", "map", "map"]
+
+
+def test_the_readme_is_short_and_its_figures_are_those_of_the_tables():
+    spec = importlib.util.spec_from_file_location("figures", ROOT / "bench/figures.py")
+    figures = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(figures)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert readme == figures.written(), "README.md is old: run make figures"
+    assert len(readme.splitlines()) <= 180
+    for name in re.findall(r'(?:src|srcset)="([^"]+)"', readme):
+        assert (ROOT / name).is_file(), name
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_links_lead_to_files(name):
     text = (ROOT / name).read_text(encoding="utf-8")
-    for link in re.findall(r"\]\((?!https?:)([^)#\s]+)", text):
+    for link in re.findall(r"\]\((?!https?:|explorer:)([^)#\s]+)", text):
         assert ((ROOT / name).parent / link).exists(), link
 
 

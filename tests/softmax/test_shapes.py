@@ -252,7 +252,7 @@ def test_ties_in_a_masked_row(n, hidden):
 
 
 def test_rows_whose_errors_do_not_cancel():
-    """Most classes share one logit, which is not the largest: beyond 2 ULP, as the README says.
+    """Most classes share one logit, which is not the largest: beyond 2 ULP, as the contract says.
 
     Seen: 2.32 on this row.
     """

@@ -19,7 +19,18 @@ import hotmax.view
 from hotmax.view.cli import main
 
 PACKAGE = Path(hm.__file__).parent.parent
-COMMANDS = ("softmax", "sweep", "sample", "report", "calibrate", "apply", "laws", "bench", "doctor")
+COMMANDS = (
+    "softmax",
+    "sweep",
+    "sample",
+    "report",
+    "calibrate",
+    "apply",
+    "explain",
+    "laws",
+    "bench",
+    "doctor",
+)
 FRAMES = re.compile("[\u2500-\u257f]")
 
 
@@ -268,13 +279,12 @@ def test_help_and_version(right):
     assert right("--version") == f"hotmax {hm.__version__}\n"
 
 
-def readme_examples():
-    """(command, what it prints) of the README's section on the command line."""
-    path = PACKAGE.parent / "README.md"
+def examples_of_the_page():
+    """(command, what it prints) of the documentation's page on the command line."""
+    path = PACKAGE.parent / "docs" / "topics" / "command-line.md"
     if not path.exists():
         pytest.skip("this is no checkout")
-    section = path.read_text(encoding="utf-8").partition("## The command line\n")[2]
-    blocks = re.findall(r"```console\n(.*?)```", section.partition("\n## ")[0], re.S)
+    blocks = re.findall(r"```console\n(.*?)```", path.read_text(encoding="utf-8"), re.S)
     return [
         example.partition("\n")[::2]
         for block in blocks
@@ -282,10 +292,10 @@ def readme_examples():
     ]
 
 
-def test_the_examples_of_the_readme(run, folder):
+def test_the_examples_of_the_page(run, folder):
     logits, labels = overconfident(20_000, 10)
     np.savez("predictions.npz", logits=logits, labels=labels)
-    examples = readme_examples()
+    examples = examples_of_the_page()
     assert len(examples) >= 7
     for command, want in examples:
         said, _, call = command.rpartition(" | ")

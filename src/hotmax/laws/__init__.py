@@ -28,6 +28,7 @@ from typing import Any
 from hotmax._core.arrays import is_integer
 from hotmax._core.checks import as_seed
 from hotmax.laws import calculus, numerics, probability, temperature, truth
+from hotmax.laws.errors import Accuracy, accuracy
 from hotmax.laws.law import Law
 from hotmax.laws.scorecard import Comparison, Scorecard
 from hotmax.laws.search import LawResult, run
@@ -37,12 +38,14 @@ from hotmax.laws.trial import AXES, Counterexample
 __all__ = [
     "LAWS",
     "SUBJECTS",
+    "Accuracy",
     "Comparison",
     "Counterexample",
     "Law",
     "LawResult",
     "Scorecard",
     "Subject",
+    "accuracy",
     "check",
     "compare",
 ]

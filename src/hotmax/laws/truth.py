@@ -81,6 +81,18 @@ def softmax(x: Row, temperature: float = 1.0) -> Array:
     return _softmax(x, temperature).copy()
 
 
+def softmax_error(found: Array, x: Row, dtype: str) -> float:
+    """The largest distance of `found` from softmax(x), in units in the last place of the truth."""
+    if not np.isfinite(found).all():
+        return math.inf
+    row, mp = _row(x, 1.0), arithmetic()
+    units = spacing(softmax(x), dtype)
+    return max(
+        float(abs(mp.mpf(float(p)) - row.terms[v] / row.total) / float(unit))
+        for p, v, unit in zip(found, x, units, strict=True)
+    )
+
+
 def log_softmax(x: Row) -> Array:
     row = _row(x, 1.0)
     return np.array([float(row.gaps[v] - row.log_total) for v in x])

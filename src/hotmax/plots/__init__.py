@@ -12,8 +12,13 @@ figure. A result's own `plot` method does the same. matplotlib's settings stay a
 |---|---|---|
 | `plot_probabilities` | `probabilities(logits)`: one row at one temperature | 1 |
 | `plot_sweep` | `sweep(logits)`: one row over temperatures | 2 |
+| `plot_shift_and_scale` | `shift_and_scale(logits)`: one row, shifted, scaled | 3 |
+| `plot_smoothmax_bounds` | `smoothmax_bounds()`: log-sum-exp between its bounds | 1 |
+| `plot_softargmax` | `softargmax_sweep(logits)`: the mean index over temperatures | 1 |
 | `plot_contour` | `contour()`: two classes over a square of logits | 1 |
 | `plot_jacobian` | `jacobian_map(logits)`: derivatives of one row | 1 |
+| `plot_hessian` | `hessian_map(logits)`: second derivatives of one row | 1 for each class |
+| `plot_residuals` | `residuals(logits, label)`: p - y, the gradient of the loss | 2 |
 | `plot_slope` | `slope()`: p (1 - p) against p | 1 |
 | `plot_loss_gradients` | `loss_gradients()`: cross entropy and absolute error | 1 |
 | `plot_smoothing` | `smoothing()`: the loss with smoothed labels | 1 |
@@ -52,30 +57,47 @@ from hotmax.plots.calibration import (
     plot_temperature,
 )
 from hotmax.plots.laws import plot_laws
+from hotmax.plots.maximum import (
+    SmoothmaxBounds,
+    SoftargmaxSweep,
+    plot_smoothmax_bounds,
+    plot_softargmax,
+    smoothmax_bounds,
+    softargmax_sweep,
+)
 from hotmax.plots.probabilities import (
     Contour,
     Probabilities,
+    ShiftAndScale,
     Sweep,
     contour,
     plot_contour,
     plot_probabilities,
+    plot_shift_and_scale,
     plot_sweep,
     probabilities,
+    shift_and_scale,
     sweep,
 )
 from hotmax.plots.regression import plot_coefficients
 from hotmax.plots.sampling import plot_beams, plot_frequencies
 from hotmax.plots.training import (
+    HessianMap,
     JacobianMap,
     LossGradients,
+    Residuals,
     Slope,
     Smoothing,
+    hessian_map,
     jacobian_map,
     loss_gradients,
+    plot_hessian,
     plot_jacobian,
     plot_loss_gradients,
+    plot_residuals,
     plot_slope,
     plot_smoothing,
+    residuals,
     slope,
     smoothing,
 )
@@ -83,14 +105,20 @@ from hotmax.plots.training import (
 __all__ = [
     "AttentionScaling",
     "Contour",
+    "HessianMap",
     "JacobianMap",
     "LossGradients",
     "Probabilities",
+    "Residuals",
+    "ShiftAndScale",
     "Slope",
     "Smoothing",
+    "SmoothmaxBounds",
+    "SoftargmaxSweep",
     "Sweep",
     "attention_scaling",
     "contour",
+    "hessian_map",
     "jacobian_map",
     "loss_gradients",
     "plot_attention_scaling",
@@ -102,20 +130,29 @@ __all__ = [
     "plot_contour",
     "plot_decomposition",
     "plot_frequencies",
+    "plot_hessian",
     "plot_jacobian",
     "plot_laws",
     "plot_loss_gradients",
     "plot_probabilities",
     "plot_reliability",
+    "plot_residuals",
     "plot_risk_coverage",
     "plot_saturation",
     "plot_selection",
+    "plot_shift_and_scale",
     "plot_slope",
     "plot_smoothing",
+    "plot_smoothmax_bounds",
+    "plot_softargmax",
     "plot_sweep",
     "plot_temperature",
     "probabilities",
+    "residuals",
+    "shift_and_scale",
     "slope",
     "smoothing",
+    "smoothmax_bounds",
+    "softargmax_sweep",
     "sweep",
 ]

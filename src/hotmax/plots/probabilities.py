@@ -100,6 +100,73 @@ def plot_probabilities(result: Probabilities, *, ax: Any = None) -> Any:
     return ax
 
 
+# --- shifted and scaled -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ShiftAndScale:
+    """softmax of one row, of the row with a number added, and of a multiple of the row.
+
+    Attributes:
+        logits, shift, scale: The row, what is added and what it is multiplied by.
+        probabilities: (3, classes): as they are, shifted, scaled.
+        class_names: Names.
+    """
+
+    logits: Array
+    shift: float
+    scale: float
+    probabilities: Array
+    class_names: tuple[str, ...]
+
+
+def shift_and_scale(
+    logits: object,
+    *,
+    shift: float = 5.0,
+    scale: float = 2.0,
+    class_names: Sequence[object] | None = None,
+) -> ShiftAndScale:
+    """softmax of x, of x + shift and of scale * x, to be drawn: the first two are the same.
+
+    Example:
+        >>> from hotmax import plots
+        >>> plots.shift_and_scale([0.0, 1.0], shift=7.0, scale=0.0).probabilities.round(3)
+        array([[0.269, 0.731],
+               [0.269, 0.731],
+               [0.5  , 0.5  ]])
+    """
+    x = one_row(logits)
+    for name, value in (("shift", shift), ("scale", scale)):
+        if not np.isfinite(value):
+            raise ValueError(f"{name} must be finite, got {value}")
+    p = hm.softmax(np.stack([x, x + shift, scale * x]))
+    return ShiftAndScale(x, float(shift), float(scale), p, names_of(class_names, x.size))
+
+
+@styled
+def plot_shift_and_scale(result: ShiftAndScale, *, figure: Any = None) -> Any:
+    """Three rows of bars: a shift changes nothing, a scale does."""
+    figure = figure_of(figure, 6.4, 2.7)
+    panels = figure.subplots(1, 3, sharey=True)
+    count = result.logits.size
+    titles = "x", f"x {result.shift:+g}".replace("+", "+ "), f"{result.scale:g} x"
+    for panel, p, title in zip(panels, result.probabilities, titles, strict=True):
+        panel.bar(np.arange(count), p, color=SKY)
+        if count <= 6:
+            for at, value in enumerate(p):
+                panel.annotate(f"{100 * value:.3g} %", (at, value), (0, 3), ha="center",
+                               textcoords="offset points", fontsize=8)  # fmt: skip
+        if count <= 12:
+            panel.set_xticks(range(count), [shortened(name, 8) for name in result.class_names])
+        panel.set_ylim(0, 1.12)
+        panel.set_title(f"softmax of {title}")
+        panel.set_xlabel("class")
+        panel.grid(False, axis="x")
+    panels[0].set_ylabel("probability")
+    return figure
+
+
 # --- over temperatures ------------------------------------------------------------------------
 
 
@@ -229,7 +296,8 @@ def plot_sweep(result: Sweep, *, figure: Any = None) -> Any:
     upper.tick_params(labelbottom=False)
     upper.set_ylim(-0.02, 1.02)
     upper.set_ylabel("probability")
-    upper.legend(title="class: logit", title_fontsize=8, loc="upper right", labelspacing=0.25)
+    upper.legend(title="class: logit", title_fontsize=8, loc="upper right", labelspacing=0.25,
+                 bbox_to_anchor=(0.9 if has[1] else 1.0, 1.0))  # fmt: skip
     lower.set_ylim(0, max(1.1 * float(np.log(max(result.logits.size, 2))), 0.1))
     lower.axhline(np.log(result.logits.size), color=MUTED, linewidth=0.8, dashes=(4, 3))
     lower.set_ylabel("entropy")

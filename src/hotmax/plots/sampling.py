@@ -10,7 +10,7 @@ from hotmax._sampling.beam import Beams
 from hotmax._sampling.frequencies import Frequencies
 from hotmax.plots.style import BLUE, SKY, axes_of, figure_of, percent_ticks, styled
 
-PANEL_COLUMNS = 4  # panels beside each other
+PANEL_COLUMNS = 2  # panels beside each other
 
 
 @styled

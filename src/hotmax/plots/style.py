@@ -72,6 +72,10 @@ def style() -> Iterator[None]:
         raise ImportError('plots need matplotlib: pip install "hotmax[plot]"') from None
     with matplotlib.rc_context(dict(STYLE)):
         yield
+        interactive = matplotlib.is_interactive()
+    # The first figure loads the backend, and that of notebooks turns interactive mode on.
+    # rc_context has turned it off again, and no later figure would be shown.
+    matplotlib.interactive(interactive)
 
 
 def styled(draw: Callable[P, R]) -> Callable[P, R]:

@@ -10,6 +10,7 @@ import numpy as np
 
 import hotmax as hm
 from hotmax._core.arrays import Array, refuse_masked
+from hotmax._core.checks import as_integer
 from hotmax.plots.probabilities import names_of, one_row
 from hotmax.plots.style import (
     BLUE,
@@ -17,8 +18,10 @@ from hotmax.plots.style import (
     DASHES,
     INK,
     MUTED,
+    SKY,
     VERMILION,
     axes_of,
+    figure_of,
     shortened,
     styled,
 )
@@ -58,31 +61,165 @@ def jacobian_map(
     )
 
 
-@styled
-def plot_jacobian(result: JacobianMap, *, ax: Any = None) -> Any:
-    """The Jacobian as a heat map: what a logit gives its own class, it takes from the others."""
-    ax = axes_of(ax, 4.4, 3.8)
-    j = result.jacobian
-    size = max(float(np.abs(j).max()), 1e-300)
-    image = ax.imshow(j, cmap="PuOr_r", vmin=-size, vmax=size)
-    if j.shape[0] <= NUMBERED:
-        for row, column in np.ndindex(*j.shape):
-            dark = abs(j[row, column]) > 0.6 * size
-            ax.text(column, row, f"{j[row, column]:.2g}", ha="center", va="center",
+def draw_matrix(ax: Any, matrix: Array, size: float, class_names: tuple[str, ...]) -> Any:
+    """A square matrix as a heat map from -size to size, its numbers written in if they are few."""
+    image = ax.imshow(matrix, cmap="PuOr_r", vmin=-size, vmax=size)
+    if matrix.shape[0] <= NUMBERED:
+        for row, column in np.ndindex(*matrix.shape):
+            dark = abs(matrix[row, column]) > 0.6 * size
+            ax.text(column, row, f"{matrix[row, column]:.2g}", ha="center", va="center",
                     fontsize=7, color="white" if dark else "#1b1b1e")  # fmt: skip
-    if j.shape[0] <= 12:
-        names = [shortened(name, 8) for name in result.class_names]
+    if matrix.shape[0] <= 12:
+        names = [shortened(name, 8) for name in class_names]
         ax.set_xticks(range(len(names)), names)
         ax.set_yticks(range(len(names)), names)
     ax.grid(False)
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0)
+    return image
+
+
+@styled
+def plot_jacobian(result: JacobianMap, *, ax: Any = None) -> Any:
+    """The Jacobian as a heat map: what a logit gives its own class, it takes from the others."""
+    ax = axes_of(ax, 4.4, 3.8)
+    j = result.jacobian
+    image = draw_matrix(ax, j, max(float(np.abs(j).max()), 1e-300), result.class_names)
     ax.set_xlabel("by the logit of class")
     ax.set_ylabel("derivative of p of class")
     ax.set_title(f"Jacobian at T = {result.temperature:g}")
     bar = ax.figure.colorbar(image, ax=ax, fraction=0.05)
     bar.outline.set_visible(False)
     return ax
+
+
+@dataclass(frozen=True, eq=False)
+class HessianMap:
+    """Second derivatives of one row's softmax: `hessian[i, j, k]` is d2 p[i] / dx[j] dx[k]."""
+
+    logits: Array
+    probabilities: Array
+    hessian: Array
+    temperature: float
+    class_names: tuple[str, ...]
+
+
+def hessian_map(
+    logits: object, *, temperature: float = 1.0, class_names: Sequence[object] | None = None
+) -> HessianMap:
+    """The second derivatives of one row of two to six classes, to be drawn.
+
+    Example:
+        >>> from hotmax import plots
+        >>> plots.hessian_map([0.0, 1.0]).hessian[0].round(4)
+        array([[ 0.0909, -0.0909],
+               [-0.0909,  0.0909]])
+    """
+    x = one_row(logits)
+    if not 2 <= x.size <= 6:
+        raise ValueError(f"logits must be of two to six classes, got {x.size}")
+    return HessianMap(
+        x,
+        hm.softmax(x, temperature=temperature),
+        hm.softmax_hessian(x, temperature=temperature),
+        float(temperature),
+        names_of(class_names, x.size),
+    )
+
+
+@styled
+def plot_hessian(result: HessianMap, *, figure: Any = None) -> Any:
+    """The Hessian as a heat map for each class: how its probability bends with two logits."""
+    count = result.logits.size
+    columns = min(count, 3)
+    rows = -(-count // columns)
+    figure = figure_of(figure, 2.1 * columns + 0.6, 2.3 * rows + 0.3)
+    grid = np.ravel(figure.subplots(rows, columns, squeeze=False))
+    for spare in grid[count:]:
+        spare.remove()
+    panels = grid[:count]
+    size = max(float(np.abs(result.hessian).max()), 1e-300)
+    for panel, matrix, name in zip(panels, result.hessian, result.class_names, strict=True):
+        image = draw_matrix(panel, matrix, size, result.class_names)
+        panel.set_title(f"p of class {shortened(name, 8)}")
+        panel.set_xlabel("by the logit of")
+    for panel in panels[::columns]:
+        panel.set_ylabel("and by the logit of")
+    bar = figure.colorbar(image, ax=list(panels), fraction=0.05)
+    bar.outline.set_visible(False)
+    return figure
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """p - y: the gradient of cross entropy by the logits of one row.
+
+    Attributes:
+        probabilities: softmax of the logits.
+        targets: One-hot, or smoothed.
+        gradient: That of the loss at temperature 1, which is the first minus the second.
+        class_names: Names.
+    """
+
+    probabilities: Array
+    targets: Array
+    gradient: Array
+    class_names: tuple[str, ...]
+
+
+def residuals(
+    logits: object,
+    label: int,
+    *,
+    label_smoothing: float = 0.0,
+    class_names: Sequence[object] | None = None,
+) -> Residuals:
+    """The gradient of cross entropy for one row and its label, to be drawn.
+
+    Example:
+        >>> from hotmax import plots
+        >>> plots.residuals([0.0, 0.0], 1).gradient
+        array([ 0.5, -0.5])
+    """
+    x = one_row(logits)
+    if not 0 <= as_integer(label, "label") < x.size:
+        raise ValueError(f"label must be a class from 0 to {x.size - 1}, got {label}")
+    _, gradient = hm.cross_entropy(x, label, label_smoothing=label_smoothing, return_grad=True)
+    targets = hm.smooth_labels(label, label_smoothing, num_classes=x.size)
+    return Residuals(hm.softmax(x), targets, gradient, names_of(class_names, x.size))
+
+
+@styled
+def plot_residuals(result: Residuals, *, figure: Any = None) -> Any:
+    """Above, probabilities beside targets; below, their difference, which is the gradient."""
+    count = result.probabilities.size
+    figure = figure_of(figure, 4.6, 4.2)
+    upper, lower = figure.subplots(2, 1, sharex=True)
+    place = np.arange(count)
+    upper.bar(place - 0.2, result.probabilities, 0.4, color=SKY, label="p, predicted")
+    upper.bar(place + 0.2, result.targets, 0.4, color="white", edgecolor=INK, hatch="///",
+              label="y, the target")  # fmt: skip
+    upper.set_title("Predicted, wanted, and their difference")
+    upper.set_ylim(0, 1.45)
+    upper.set_yticks([0, 0.5, 1])
+    upper.set_ylabel("probability")
+    upper.legend(loc="upper right", ncols=2)
+    colors = [VERMILION if g < 0 else BLUE for g in result.gradient]
+    lower.bar(place, result.gradient, 0.6, color=colors)
+    for at, g in zip(place, result.gradient, strict=True):
+        if count <= 12:
+            lower.annotate(f"{g:+.2g}", (at, g), (0, 3 if g >= 0 else -3), ha="center",
+                           va="bottom" if g >= 0 else "top", textcoords="offset points",
+                           fontsize=8)  # fmt: skip
+    lower.axhline(0, color=INK, linewidth=0.8)
+    lower.set_ylim(-1.35, 1.35)
+    lower.set_ylabel("p - y")
+    lower.set_xlabel("class")
+    if count <= 12:
+        lower.set_xticks(place, [shortened(name, 10) for name in result.class_names])
+    for panel in (upper, lower):
+        panel.grid(False, axis="x")
+    return figure
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""A tour of the core on the terminal: `python -m hotmax.view.tour`.
+"""A tour of the core on the terminal: `hotmax tour`, or `python -m hotmax.view.tour`.
 
 Every number is computed as it is shown. It needs nothing beyond hotmax's own dependencies.
 """
@@ -149,6 +149,51 @@ def show_accuracy() -> None:
             print(f"  {f'normal(0, {scale})':<18}{name:<9}{theirs:>9.2f}{ours:>9.2f}")
 
 
+def show_losses() -> None:
+    heading("Losses, and what they pull at")
+    x, label = np.array([2.0, 1.0, 3.0]), 1
+    loss, gradient = hm.cross_entropy(x, label, return_grad=True)
+    print(f"logits {numbers(x)}, the right class is {label}")
+    print(f"  softmax             {numbers(hm.softmax(x))}")
+    print(f"  cross entropy       {float(loss):.4f}, minus the log of the second")
+    print(f"  its gradient, p - y {numbers(gradient)}")
+    print("\nThe right class leads by 40, and the loss is small, not 0:")
+    sure = np.array([0.0, -40.0])
+    print(f"  usual   {float(-usual_log_softmax(sure)[0]):g}")
+    print(f"  hotmax  {float(hm.cross_entropy(sure, 0)):g}")
+    print("\nA softmax that is sure passes no gradient on: the largest entry of its Jacobian")
+    for scale in (1, 10, 100):
+        row = scale * np.array([0.3, -0.1, 0.5])
+        largest = np.abs(hm.softmax_jacobian(row)).max()
+        print(f"  logits {numbers(row):<18} {largest:.2e}")
+
+
+def show_sampling() -> None:
+    heading("Sampling")
+    x = np.array([2.0, 1.0, 3.0, 5.0, 4.0])
+    print(f"logits {numbers(x)}, 1000 draws at each temperature, seed 0:")
+    found = hm.frequencies(x, [0.1, 0.5, 1.0, 10.0], seed=0)
+    print("\n".join(f"  {line}" for line in str(found).splitlines()[1:]))
+    for name, filters in (("top_k=2", {"top_k": 2}), ("top_p=0.9", {"top_p": 0.9})):
+        kept = np.flatnonzero(np.isfinite(hm.truncate(x, **filters)))
+        print(f"  {name:<9} keeps the classes {kept.tolist()}")
+    rows = np.tile(x, (3, 1))
+    alone, batch = hm.sample(x, seed=7, step=2), hm.sample(rows, seed=[5, 6, 7], step=2)
+    print(f"  seed 7, step 2: class {int(alone)} alone, class {int(batch[2])} as row 2 of a batch")
+
+
+def show_attention() -> None:
+    heading("Attention")
+    q, k = np.random.default_rng(0).standard_normal((2, 128, 512))
+    print("128 queries and keys of 512 normal features:")
+    for name, scale in (("without a scale", 1.0), ("scaled by 1 / sqrt(512)", None)):
+        found = hm.attention_saturation(q, k, scale=scale)
+        print(
+            f"  {name:<24} {found.saturated:4.0%} of the queries give one key 99 %, "
+            f"entropy {found.entropy:.2f} of {found.entropy_limit:.2f}"
+        )
+
+
 def median_ms(*calls: Callable[[], object]) -> list[float]:
     """Medians of 7 runs of each, interleaved after a warm-up."""
     times: list[list[float]] = [[] for _ in calls]
@@ -182,10 +227,15 @@ def main() -> None:
     show_temperatures()
     show_failures()
     show_accuracy()
+    show_losses()
+    show_sampling()
+    show_attention()
     show_speed()
     print(f"\nThe tour took {time.perf_counter() - start:.1f} s.")
-    print("Next: README.md for the contract, `make accuracy` and `make bench` for the comparisons")
-    print("with SciPy, PyTorch and JAX.")
+    print(
+        "Next: `hotmax explain` for the guide on the terminal, `make docs-open` for all of it with"
+    )
+    print("pictures, `make accuracy` and `make bench` for comparisons with SciPy, PyTorch and JAX.")
 
 
 if __name__ == "__main__":

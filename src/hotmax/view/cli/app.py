@@ -14,10 +14,12 @@ import hotmax as hm
 from hotmax.view.cli.bench import bench
 from hotmax.view.cli.calibrate import calibrate
 from hotmax.view.cli.doctor import doctor
+from hotmax.view.cli.explain import explain
 from hotmax.view.cli.explore import explore
 from hotmax.view.cli.predictions import apply, report
 from hotmax.view.cli.probabilities import sample, softmax, sweep
 from hotmax.view.cli.scorecard import laws
+from hotmax.view.cli.tour import tour
 
 COMMANDS: tuple[Callable[..., Any], ...] = (
     softmax,
@@ -27,6 +29,8 @@ COMMANDS: tuple[Callable[..., Any], ...] = (
     calibrate,
     apply,
     explore,
+    explain,
+    tour,
     laws,
     bench,
     doctor,

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.text import Text
 
 import hotmax as hm
-from hotmax.view.cli.options import COMMON, Common
-from hotmax.view.cli.output import progress, say, say_cut
+from hotmax.view.cli.options import COMMON, Common, Flag
+from hotmax.view.cli.output import progress, say, say_cut, say_json
 
 
 def laws(
     *,
-    of: str = "hotmax",
+    of: str | None = None,
     only: str | None = None,
     axis: int = -1,
     seed: int = 0,
+    explain: Flag = False,
     common: Common = COMMON,
 ) -> None:
     """Try on any softmax what a softmax must obey.
@@ -23,33 +26,29 @@ def laws(
 
     Example: hotmax laws --of naive --only 8
 
+    Example: hotmax laws --explain --only 5
+
     Parameters
     ----------
     of
-        Whose softmax: names between commas, such as hotmax,scipy,torch,jax,naive,max-shifted.
+        Whose softmax: names between commas, such as hotmax,scipy,torch,jax,naive,max-shifted. By
+        default hotmax; with --explain nobody.
     only
         Numbers or names of laws between commas.
     axis
         Where the classes lie: -1, 0, 1 or -2.
     seed
         Of the search.
+    explain
+        Say what each law is and why it matters; with --of also who breaks it, and how.
     """
-    names = [name.strip() for name in of.split(",")]
+    if explain:
+        explain_laws(of, only, axis, seed, common.json)
+        return
+    names = [name.strip() for name in (of or "hotmax").split(",")]
     if len(set(names)) != len(names):
         raise ValueError(f"--of must name each once, got {of!r}")
-    subjects = {name: hm.laws.subjects.subject_of(name) for name in names}
-    chosen = hm.laws._chosen(None if only is None else [law_of(key) for key in only.split(",")])
-    cards = {}
-    with progress("trying the laws") as update:
-        steps = len(subjects) * len(chosen)
-        for number, (name, subject) in enumerate(subjects.items()):
-            subject.function("softmax")  # which says what is not installed
-            results: list[hm.laws.LawResult] = []
-            for place, law in enumerate(chosen):
-                update(f"{name}: {law.name}", (number * len(chosen) + place) / steps)
-                card = hm.laws.check(subject, only=[law.number], axis=axis, seed=seed)
-                results.extend(card.results)
-            cards[name] = hm.laws.Scorecard(name, subject.version, axis, seed, tuple(results))
+    cards = tried(names, chosen_laws(only), axis, seed)
     card = cards[names[0]]
     shown = card if len(cards) == 1 else hm.laws.Comparison(cards)
     if common.json:
@@ -63,6 +62,50 @@ def laws(
     elif len(cards) == 1 and card.failures:
         first = card.failures[0].law.number
         say("", f"For code that shows one fail: hotmax laws --of {names[0]} --only {first}")
+
+
+def chosen_laws(only: str | None) -> Sequence[hm.laws.Law]:
+    return hm.laws._chosen(None if only is None else [law_of(key) for key in only.split(",")])
+
+
+def tried(
+    names: Sequence[str], chosen: Sequence[hm.laws.Law], axis: int, seed: int
+) -> dict[str, hm.laws.Scorecard]:
+    """The scorecard of each, with progress on the terminal."""
+    subjects = {name: hm.laws.subjects.subject_of(name) for name in names}
+    cards = {}
+    with progress("trying the laws") as update:
+        steps = len(subjects) * len(chosen)
+        for number, (name, subject) in enumerate(subjects.items()):
+            subject.function("softmax")  # which says what is not installed
+            results: list[hm.laws.LawResult] = []
+            for place, law in enumerate(chosen):
+                update(f"{name}: {law.name}", (number * len(chosen) + place) / steps)
+                card = hm.laws.check(subject, only=[law.number], axis=axis, seed=seed)
+                results.extend(card.results)
+            cards[name] = hm.laws.Scorecard(name, subject.version, axis, seed, tuple(results))
+    return cards
+
+
+def explain_laws(of: str | None, only: str | None, axis: int, seed: int, json: bool) -> None:
+    """Each law with its statement and why it matters, and who of those named breaks it."""
+    chosen = chosen_laws(only)
+    names = [] if of is None else [name.strip() for name in of.split(",")]
+    cards = tried(names, chosen, axis, seed)
+    if json:
+        say_json([
+            {"law": law.number, "name": law.name, "statement": law.statement, "why": law.why,
+             "broken_by": [n for n in names if cards[n][law.number].holds is False]}
+            for law in chosen
+        ])  # fmt: skip
+        return
+    for law in chosen:
+        say(f"{law.number}. {law.name}: {law.statement}", f"    Why: {law.why}")
+        broken = [(name, cards[name][law.number]) for name in names]
+        said = [f"    {n} breaks it: {r.detail}" for n, r in broken if r.holds is False]
+        say(*(said or ["    Nobody of these breaks it."] * bool(names)), "")
+    if not names:
+        say("Who breaks them: hotmax laws --explain --of naive,max-shifted,scipy")
 
 
 def law_of(key: str) -> str | int:
