@@ -14,6 +14,7 @@ import hotmax as hm
 from hotmax.view.cli.bench import bench
 from hotmax.view.cli.calibrate import calibrate
 from hotmax.view.cli.doctor import doctor
+from hotmax.view.cli.evaluate import evaluate
 from hotmax.view.cli.explore import explore
 from hotmax.view.cli.predictions import apply, report
 from hotmax.view.cli.probabilities import sample, softmax, sweep
@@ -26,6 +27,7 @@ COMMANDS: tuple[Callable[..., Any], ...] = (
     report,
     calibrate,
     apply,
+    evaluate,
     explore,
     laws,
     bench,
