@@ -13,7 +13,7 @@ import numpy as np
 
 import hotmax as hm
 from hotmax.calibration.source import Block
-from hotmax.io.sources import ArraySlice
+from hotmax.io.parts import ArraySlice
 
 
 def sample(rows=21_000, classes=4, seed=0, dtype=np.float32):

@@ -23,11 +23,12 @@ from hotmax.calibration.method_score import (
     method_score,
     share_estimate,
 )
+from hotmax.calibration.passes import Tell, Together
 from hotmax.calibration.ranks import groups_aurc, groups_risk
 from hotmax.calibration.reliability import RiskCoverage, wilson
 from hotmax.calibration.request import MOST_SCORED
 from hotmax.calibration.reservoir import MOST_ROWS, Reservoir
-from hotmax.calibration.row_parts import RowParts, Split, Tell, Together, parts_of_examples
+from hotmax.calibration.row_parts import RowParts, Split, parts_of_examples
 from hotmax.calibration.score_sums import HITS, ROWS, SURE, Method, ScoreMethods, ScoreSums
 from hotmax.calibration.shape import Shape, ShapeOf, sample_size, shape_from
 from hotmax.calibration.temperature import MOST_IN_MEMORY, PassFit, curve_of, fit_rows
@@ -216,6 +217,7 @@ def shape_jobs(rows: RowParts, seed: int) -> tuple[ShapeOf, Reservoir]:
 def shape_of_predictions(rows: RowParts, seed: int, progress: Progress) -> Shape:
     """The shape of predictions that need have no labels, in one pass."""
     look, sample = shape_jobs(rows, seed)
+    progress("reading the logits", 0.0)
     tell = telling(progress, 0.0, 0.9)("pass 1 of 1, reading the logits")
     states = rows.run(Together((look, sample)), tell).states
     return shape_from(states[0], sample.chosen(states[1]))
@@ -248,6 +250,7 @@ def assess(rows: RowParts, seed: int, progress: Progress) -> tuple[Shape, Assess
         raise ValueError("labels need at least 2 rows: one half to fit on, one half to score on")
     if rows.whole is None and rows.rows * rows.classes <= MOST_IN_MEMORY:
         rows = parts_of_examples(rows.all_rows())
+    progress("reading the logits", 0.0)
     found = first_pass(rows, seed, telling(progress, 0.0, 0.4))
     sample = found.fitting
     fit = curve_on(sample, found.fit)

@@ -98,7 +98,7 @@ class Examples:
             self.x[index],
             None if self.where is None else self.where[index],
             self.labels[index] if self.labels.size else self.labels,
-            self.soft[index] if self.labels.size == 0 else self.soft,
+            self.soft[index] if self.soft.size else self.soft,
             self.weights[index] if self.weights.size > 1 else self.weights,
             self.probabilities,
             self.offset + (index.start or 0) if isinstance(index, slice) else 0,

@@ -12,7 +12,8 @@ import numpy as np
 from hotmax._kernels.calibration import rows as kernels
 from hotmax.calibration.exact_sums import ExactSums
 from hotmax.calibration.examples import Examples, blocks_of, no_rows, over_blocks, raise_first
-from hotmax.calibration.row_parts import RowParts, Split, Tell, Together
+from hotmax.calibration.passes import Tell, Together
+from hotmax.calibration.row_parts import RowParts, Split
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from hotmax._core.checks import as_bool
 from hotmax.calibration.examples import Examples, no_rows
 from hotmax.calibration.hermite import interpolant
 from hotmax.calibration.likelihood import MomentsAt, PassLikelihood, Point
-from hotmax.calibration.row_parts import RowParts, Split, Tell, row_parts
+from hotmax.calibration.passes import Tell
+from hotmax.calibration.row_parts import RowParts, Split, row_parts
 from hotmax.calibration.search import (
     LEAST_ROWS,
     QUANTILE,

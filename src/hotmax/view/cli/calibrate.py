@@ -14,7 +14,8 @@ from hotmax._core.checks import as_seed
 from hotmax.calibration.assessment import telling
 from hotmax.calibration.families import FAMILIES
 from hotmax.calibration.method_score import UNCALIBRATED, MethodScore, method_score
-from hotmax.calibration.row_parts import RowParts, Split, Tell, row_parts
+from hotmax.calibration.passes import Tell
+from hotmax.calibration.row_parts import RowParts, Split, row_parts
 from hotmax.calibration.score_sums import Method, ScoreMethods
 from hotmax.view.cli.options import COMMON, READING, Common, Files, Flag, Reading, check_free
 from hotmax.view.cli.output import Table, progress, say, say_json
