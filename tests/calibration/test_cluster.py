@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -17,6 +19,7 @@ from source_parts import cut, sample
 
 import hotmax as hm
 from hotmax.calibration import dask_rows, temperature
+from hotmax.io.sources import client_of
 from hotmax.view.cli import main
 
 Z, Y = sample(9000)
@@ -78,15 +81,10 @@ def test_a_worker_that_is_killed_costs_no_bit(large, client, tmp_path):
     found = []
     thread = threading.Thread(target=lambda: found.append(hm.calibration.evaluate(source)))
     thread.start()
-    while not os.listdir(tmp_path):
-        time.sleep(0.01)
+    wait_for(lambda: os.listdir(tmp_path))
     victim = int(os.listdir(tmp_path)[0].split("-")[0])
     os.kill(victim, signal.SIGKILL)
-    for _ in range(500):
-        if not psutil.pid_exists(victim):
-            break
-        time.sleep(0.02)
-    assert not psutil.pid_exists(victim)
+    wait_for(lambda: not psutil.pid_exists(victim))
     assert not found  # it was in the middle of the pass
     thread.join(60)
     assert str(found[0]) == str(want)
@@ -103,6 +101,25 @@ def test_without_workers_a_pass_is_given_up(monkeypatch):
         source.client = client
         with pytest.raises(ConnectionError, match=r"no worker of the cluster .* is left"):
             hm.calibration.evaluate(source)
+
+
+def test_a_scheduler_that_is_killed_is_told(tmp_path):
+    file = tmp_path / "scheduler.json"
+    options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", file]
+    with subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_scheduler", *map(str, options)],
+        stderr=subprocess.DEVNULL,
+    ) as scheduler:
+        try:
+            wait_for(file.exists)
+            source = cut(Z, Y, 5)
+            source.client = client_of(str(file))
+            threading.Timer(2.0, scheduler.kill).start()
+            with pytest.raises(ConnectionError, match=r"the scheduler of the cluster .* is gone"):
+                hm.calibration.evaluate(source)
+        finally:
+            scheduler.kill()
+    source.client.close()
 
 
 def arrays_of(path):
@@ -144,3 +161,67 @@ def test_commands_on_a_cluster(cluster, tmp_path, monkeypatch, capsys):
     assert not [name for name in os.listdir() if "other" in name]  # nor a draft
     assert main(["evaluate", "shards", "--cluster", "tcp://127.0.0.1:1"]) == 2
     assert "does not answer" in capsys.readouterr().err
+
+
+def wait_for(happens):
+    for _ in range(6000):
+        if happens():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it has not happened in a minute")
+
+
+def hold_writes():
+    """On a worker: writing stops for a second with the file half done."""
+    write = hm.io.write
+
+    def slow(out, blocks, **options):
+        def later():
+            for block in blocks:
+                time.sleep(1.0)
+                yield block
+
+        return write(out, later(), **options)
+
+    hm.io.write, hm.io.fast_write = slow, write
+
+
+def hold_no_writes():
+    hm.io.write = hm.io.fast_write
+
+
+def drafts(folder):
+    return [name for name in os.listdir(folder) if name.startswith(".")]
+
+
+def test_sigterm_cancels_what_runs_and_leaves_no_draft(client, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("shards")
+    for number in range(8):
+        np.savez(f"shards/{number}.npz", logits=Z[:500], labels=Y[:500])
+    hm.calibration.TemperatureScaling().fit(Z, Y).save("c.json")
+    address = client.scheduler.address
+    command = ["apply", "c.json", "shards", "--out", "out", "--cluster", address]
+    client.run(hold_writes)
+    try:
+        with subprocess.Popen([sys.executable, "-m", "hotmax", *command]) as process:
+            wait_for(lambda: any(".npz" in n for d in drafts(".") for n in os.listdir(d)))
+            process.terminate()
+            assert process.wait(60) == 128 + signal.SIGTERM
+        assert not drafts(".")
+        wait_for(lambda: not any(client.processing().values()))  # what ran has ended, and failed
+        assert sorted(os.listdir()) == ["c.json", "shards"]
+    finally:
+        client.run(hold_no_writes)
+
+
+def test_apply_without_workers_is_given_up(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(dask_rows, "GRACE", 0.2)
+    np.savez("a.npz", logits=Z[:500], labels=Y[:500])
+    hm.calibration.TemperatureScaling().fit(Z, Y).save("c.json")
+    with LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=":0") as empty:
+        address = empty.scheduler_address
+        assert main(["apply", "c.json", "a.npz", "--out", "out", "--cluster", address]) == 2
+    assert "no worker of the cluster" in capsys.readouterr().err
+    assert sorted(os.listdir()) == ["a.npz", "c.json"]

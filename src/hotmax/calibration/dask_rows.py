@@ -7,9 +7,11 @@ result, not as an exception, so that it is never retried.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -194,11 +196,33 @@ def run_here(tasks: list[Any], rows: Sequence[int], tell: Tell | None) -> Any:
 
 def run_on(client: Any, tasks: list[Any], rows: Sequence[int], tell: Tell | None) -> Any:
     """By the workers of a cluster: states are merged here, as they come."""
-    from distributed import wait
-
     futures = client.compute(tasks, retries=RETRIES)
     sizes = dict(zip((future.key for future in futures), rows, strict=True))
-    pending, total, done, read = set(futures), None, 0, 0
+    total, read = None, 0
+    with contextlib.closing(completed(client, futures)) as results:
+        for done, (key, state) in enumerate(results, 1):
+            total = merged([total, state])
+            read += sizes[key]
+            if tell is not None:
+                tell(done, len(futures), read)
+            if isinstance(total, Fault):
+                break
+    return total
+
+
+def completed(client: Any, futures: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """(key, result) of futures as they finish. Those left when the caller stops are cancelled.
+
+    Raises:
+        ConnectionError: If there is no worker for GRACE seconds, if the scheduler is gone, or if
+            one task has taken several workers down.
+    """
+    from distributed import wait
+    from distributed.comm import CommClosedError
+    from distributed.scheduler import KilledWorker
+
+    address = client.scheduler.address
+    pending = set(futures)
     alone_since: float | None = None
     try:
         while pending:
@@ -208,21 +232,20 @@ def run_on(client: Any, tasks: list[Any], rows: Sequence[int], tell: Tell | None
                 finished = set()
             alone_since = None if finished or client.nthreads() else alone_since or time.monotonic()
             if alone_since is not None and time.monotonic() - alone_since > GRACE:
-                raise ConnectionError(
-                    f"no worker of the cluster {client.scheduler.address} is left"
-                )
+                raise ConnectionError(f"no worker of the cluster {address} is left")
             for future in finished:
-                total = merged([total, future.result()])
-                done, read = done + 1, read + sizes[future.key]
-                if tell is not None:
-                    tell(done, len(futures), read)
                 pending.discard(future)
+                yield future.key, future.result()
                 future.release()
-            if isinstance(total, Fault):
-                break
-        return total
+    except (CancelledError, CommClosedError):
+        raise ConnectionError(f"the scheduler of the cluster {address} is gone") from None
+    except KilledWorker as error:
+        raise ConnectionError(
+            f"workers of the cluster {address} have died of one task: most often they have too "
+            f"little memory ({error})"
+        ) from None
     finally:
-        if pending:
+        if pending and client.status == "running":
             client.cancel(list(pending), force=True)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -135,7 +137,20 @@ def apply_to_shards(
         put_in_place(draft, out)
         return manifest
     finally:
+        remove_draft(draft)
+
+
+def remove_draft(draft: Path) -> None:
+    """Remove a directory in which workers may still be writing.
+
+    A task that runs cannot be stopped: it may make its file while others are being removed. Once
+    the directory is gone, it fails.
+    """
+    for _ in range(10):
         shutil.rmtree(draft, ignore_errors=True)
+        if not draft.exists():
+            return
+        time.sleep(0.1)
 
 
 def shard_name(number: int, name: str, width: int) -> str:
@@ -151,17 +166,20 @@ def written(
             update(f"applying: {number} of {len(calls)} files", number / len(calls))
             yield checked(write_one(*call, reading))
         return
+    from hotmax.calibration.dask_rows import RETRIES, completed
     from hotmax.io.sources import client_of
 
     client = client_of(reading.cluster)
-    futures = [client.submit(write_one, *call, reading, retries=2, pure=False) for call in calls]
-    try:
-        for number, future in enumerate(futures):
-            update(f"applying: {number} of {len(calls)} files", number / len(calls))
-            yield checked(future.result())
-    finally:
-        client.cancel([future for future in futures if not future.done()], force=True)
-        client.close()
+    with client:
+        futures = [
+            client.submit(write_one, *call, reading, retries=RETRIES, pure=False) for call in calls
+        ]
+        entries = {}
+        with contextlib.closing(completed(client, futures)) as results:
+            for number, (key, entry) in enumerate(results):
+                update(f"applying: {number} of {len(calls)} files", number / len(calls))
+                entries[key] = checked(entry)
+        yield from (entries[future.key] for future in futures)
 
 
 def checked(entry: dict[str, Any] | tuple[str, str]) -> dict[str, Any]:
