@@ -32,7 +32,7 @@ def data_bytes():
     return int(re.search(r"VmData:\s+(\d+) kB", status)[1]) * 1024
 
 
-def run_within(folder, names, megabytes):
+def run_within(folder, names, megabytes, few_rows=2000):
     """Print the passes of functions that may take `megabytes` more than they do on few rows."""
     hm.set_threads(2)
     calibration = hm.calibration
@@ -47,7 +47,7 @@ def run_within(folder, names, megabytes):
         "report": hm.report,
     }
     files = str(Path(folder, "x.npy")), str(Path(folder, "y.npy"))
-    few = np.load(files[0], mmap_mode="r")[:2000], np.load(files[1])[:2000]
+    few = np.load(files[0], mmap_mode="r")[:few_rows], np.load(files[1])[:few_rows]
     for name in names:  # imports what it needs, and loads its kernels
         calls[name](hm.io.source(*few))
     limit = data_bytes() + megabytes * 2**20

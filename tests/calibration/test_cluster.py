@@ -86,7 +86,7 @@ def test_a_worker_that_is_killed_costs_no_bit(large, client, tmp_path):
     os.kill(victim, signal.SIGKILL)
     wait_for(lambda: not psutil.pid_exists(victim))
     assert not found  # it was in the middle of the pass
-    thread.join(60)
+    thread.join(300)
     assert str(found[0]) == str(want)
     assert found[0].nll == want.nll
 
@@ -164,11 +164,11 @@ def test_commands_on_a_cluster(cluster, tmp_path, monkeypatch, capsys):
 
 
 def wait_for(happens):
-    for _ in range(6000):
+    for _ in range(30_000):
         if happens():
             return
         time.sleep(0.01)
-    raise AssertionError("it has not happened in a minute")
+    raise AssertionError("it has not happened in five minutes")
 
 
 def hold_writes():
@@ -207,7 +207,7 @@ def test_sigterm_cancels_what_runs_and_leaves_no_draft(client, tmp_path, monkeyp
         with subprocess.Popen([sys.executable, "-m", "hotmax", *command]) as process:
             wait_for(lambda: any(".npz" in n for d in drafts(".") for n in os.listdir(d)))
             process.terminate()
-            assert process.wait(60) == 128 + signal.SIGTERM
+            assert process.wait(300) == 128 + signal.SIGTERM
         assert not drafts(".")
         wait_for(lambda: not any(client.processing().values()))  # what ran has ended, and failed
         assert sorted(os.listdir()) == ["c.json", "shards"]

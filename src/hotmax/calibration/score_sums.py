@@ -21,6 +21,7 @@ from hotmax.calibration.row_parts import Split
 from hotmax.calibration.row_sums import cell_edges
 from hotmax.calibration.scores import Scores, score, score_probabilities
 
+TOGETHER = 8192  # rows that are scored together: a hundred sums of terms are 7 MB
 FINE_BINS = 480  # whose edges are among those of the cells: a multiple of 15
 
 # For each method, sums over rows of these and of their squares.
@@ -193,5 +194,7 @@ class ScoreMethods:
                 part = Examples(
                     part.x, part.where, part.labels, part.soft, np.ones(1), part.probabilities
                 )
-            sums.add([method.scores(part) for method in self.methods])
+            for start in range(0, part.rows, TOGETHER):
+                some = part.taking(slice(start, start + TOGETHER))
+                sums.add([method.scores(some) for method in self.methods])
         return sums

@@ -17,7 +17,15 @@ from hotmax.calibration.method_score import UNCALIBRATED, MethodScore, method_sc
 from hotmax.calibration.passes import Tell
 from hotmax.calibration.row_parts import RowParts, Split, row_parts
 from hotmax.calibration.score_sums import Method, ScoreMethods
-from hotmax.view.cli.options import COMMON, READING, Common, Files, Flag, Reading, check_free
+from hotmax.view.cli.options import (
+    BLOCK_READING,
+    COMMON,
+    BlockReading,
+    Common,
+    Files,
+    Flag,
+    check_free,
+)
 from hotmax.view.cli.output import Table, progress, say, say_json
 from hotmax.view.cli.predictions import method_of, naming_the_file
 
@@ -66,7 +74,7 @@ def calibrate(
     holdout: float = 0.5,
     seed: int = 0,
     force: Flag = False,
-    reading: Reading = READING,
+    reading: BlockReading = BLOCK_READING,
     common: Common = COMMON,
 ) -> None:
     """Fit a calibrator to labelled logits; compare before and after.

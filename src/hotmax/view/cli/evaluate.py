@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import hotmax as hm
-from hotmax.view.cli.options import COMMON, READING, Common, Files, Reading, Temperature
+from hotmax.view.cli.options import BLOCK_READING, COMMON, BlockReading, Common, Files, Temperature
 from hotmax.view.cli.output import progress, say, say_json
 from hotmax.view.cli.predictions import naming_the_file
 
@@ -14,7 +14,7 @@ def evaluate(
     *files: Files,
     temperature: Temperature = 1.0,
     bins: int = 15,
-    reading: Reading = READING,
+    reading: BlockReading = BLOCK_READING,
     common: Common = COMMON,
 ) -> None:
     """Print all metrics of labelled predictions: accuracy, nll, Brier score, ECE and the rest.

@@ -48,7 +48,7 @@ class Reading:
     input: Literal["logits", "probabilities"] = "logits"
     "What the file holds."
 
-    def read(self, path: Path) -> hm.io.Predictions:
+    def read(self, path: str | Path) -> hm.io.Predictions:
         found = hm.io.read(
             path,
             labels=self.labels,
@@ -63,6 +63,12 @@ class Reading:
         names, source = found.class_names, found.label_source
         return hm.io.Predictions(found.logits, found.labels, names, found.source, source)
 
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class BlockReading(Reading):
+    """How files are read that may be larger than memory."""
+
     cluster: str | None = None
     "Workers that read the files: the address of a Dask scheduler, or its scheduler file."
 
@@ -72,7 +78,7 @@ class Reading:
         if not files:
             raise ValueError("FILE requires an argument: a file, a directory or a pattern")
         if self.cluster is None and len(files) == 1 and is_small(files[0]):
-            found = self.read(Path(files[0]))
+            found = self.read(files[0])
             yield Input(found.source, found, None)
             return
         client = None if self.cluster is None else client_of(self.cluster)
@@ -138,7 +144,7 @@ class Input:
         return f"{one.name}: {one.rows} rows, {one.classes} classes, {one.dtype}, {labels}"
 
 
-COMMON, READING = Common(), Reading()  # the defaults
+COMMON, READING, BLOCK_READING = Common(), Reading(), BlockReading()  # the defaults
 SMALL_FILE = 1 << 26  # bytes up to which a single file is read whole
 
 Temperature = Annotated[float, Parameter(name=("--temperature", "-T"), allow_leading_hyphen=True)]

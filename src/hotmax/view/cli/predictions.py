@@ -17,7 +17,16 @@ from hotmax._core.arrays import Array
 from hotmax._kernels.calibration import rows as kernels
 from hotmax.calibration.examples import WRONG
 from hotmax.io.places import files_in
-from hotmax.view.cli.options import COMMON, READING, Common, Files, Flag, Input, Reading, check_free
+from hotmax.view.cli.options import (
+    BLOCK_READING,
+    COMMON,
+    BlockReading,
+    Common,
+    Files,
+    Flag,
+    Input,
+    check_free,
+)
 from hotmax.view.cli.output import progress, say, say_json
 from hotmax.view.cli.shards import apply_to_shards, write_shard
 
@@ -67,7 +76,7 @@ def report(
     title: str | None = None,
     seed: int = 0,
     force: Flag = False,
-    reading: Reading = READING,
+    reading: BlockReading = BLOCK_READING,
     common: Common = COMMON,
 ) -> None:
     """Write a page about a classifier's predictions, or about a demo.
@@ -128,7 +137,7 @@ def apply(
     *files: Files,
     out: Path,
     force: Flag = False,
-    reading: Reading = READING,
+    reading: BlockReading = BLOCK_READING,
     common: Common = COMMON,
 ) -> None:
     """Turn logits into probabilities by a saved calibrator.

@@ -19,7 +19,7 @@ import hotmax as hm
 from hotmax._core.arrays import Array
 from hotmax._core.files import whole
 from hotmax.io.places import absolute
-from hotmax.view.cli.options import Input, Reading
+from hotmax.view.cli.options import BlockReading, Input
 from hotmax.view.cli.output import Progress
 
 BLOCK = 1 << 21  # entries that are computed together
@@ -89,7 +89,7 @@ def write_shard(
 
 
 def write_one(
-    calibrator: str, name: str, out: str, reading: Reading
+    calibrator: str, name: str, out: str, reading: BlockReading
 ) -> dict[str, Any] | tuple[str, str]:
     """One shard, on a worker: its entry in the manifest; or the kind and text of an error."""
     try:
@@ -104,7 +104,12 @@ def write_one(
 
 
 def apply_to_shards(
-    fitted: Any, names: Sequence[str], out: Path, reading: Reading, force: bool, update: Progress
+    fitted: Any,
+    names: Sequence[str],
+    out: Path,
+    reading: BlockReading,
+    force: bool,
+    update: Progress,
 ) -> dict[str, Any]:
     """Write a shard for each file, here or on a cluster, and then the manifest."""
     check_directory(out, force)
@@ -158,7 +163,7 @@ def shard_name(number: int, name: str, width: int) -> str:
 
 
 def written(
-    calls: list[tuple[str, str, str]], reading: Reading, update: Progress
+    calls: list[tuple[str, str, str]], reading: BlockReading, update: Progress
 ) -> Iterator[dict[str, Any]]:
     """The entries of the manifest, in order, as shards are written."""
     if reading.cluster is None:
