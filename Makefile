@@ -18,7 +18,7 @@ TESTS =
 EXAMPLES = 10000
 SEED = 0
 FUZZERS = files libraries numbers
-BENCHMARKS = speed libraries losses attention sampling calibration regression explorer
+BENCHMARKS = speed libraries losses attention sampling calibration large regression explorer
 
 .PHONY: help demo explorer tour install test test-slow install-docs install-lowest lowest fuzz lint format bench map accuracy capabilities tree docs docs-open figures picture clean
 .NOTPARALLEL:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dask.array
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -95,3 +96,45 @@ def test_labels_as_probabilities_while_traced():
     traced = jax.jit(lambda y: hm.smooth_labels(y, 0.3, num_classes=3))(jnp.array([2, 7]))
     close(traced[0], [0.1, 0.1, 0.8])
     assert np.isnan(traced[1]).all()
+
+
+def test_lazy_labels_are_checked_in_their_blocks():
+    """Nothing is computed while the graph is built, and results have NumPy's bits."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(1000, 5)).astype(np.float32), rng.integers(0, 5, 1000)
+    y[::7] = -100
+    computed = []
+
+    def watched(block):
+        computed.append(block.size)
+        return block
+
+    def lazy(labels):
+        blocks = dask.array.from_array(labels, chunks=99)
+        return blocks.map_blocks(watched, dtype=labels.dtype, meta=np.empty(0, labels.dtype))
+
+    logits = dask.array.from_array(x, chunks=(130, 5))
+    for reduction in ("mean", "sum", "none"):
+        for loss in (hm.cross_entropy, hm.focal_loss):
+            for weight in (None, W[:5]):
+                options = {"ignore_index": -100, "reduction": reduction, "weight": weight}
+                got = loss(logits, lazy(y), **options)
+                assert not computed
+                np.testing.assert_array_equal(got.compute(), loss(x, y, **options))
+                computed.clear()
+        weight = rng.normal(size=(7, 5)).astype(np.float32)
+        options = {"ignore_index": -100, "reduction": reduction}
+        got = hm.linear_cross_entropy(logits, weight, lazy(y), **options)
+        assert not computed
+        close(got.compute(), hm.linear_cross_entropy(x, weight, y, **options))
+        computed.clear()
+    wrong = y.copy()
+    wrong[531] = 9
+    with pytest.raises(ValueError, match=r"block \(4,\): targets .*got 9 at \(11,\)"):
+        hm.cross_entropy(logits, lazy(wrong), ignore_index=-100).compute()
+    computed.clear()
+    with pytest.raises(ValueError, match=r"must have the shape .*, \(1000,\), got \(99,\)"):
+        hm.cross_entropy(logits, lazy(y[:99]))
+    with pytest.raises(TypeError, match="must hold integers"):
+        hm.cross_entropy(logits, lazy(y > 0))
+    assert not computed

@@ -22,14 +22,14 @@ NAMES = ("cat", "dog", "fox")
 
 def test_files_that_are_not_there_or_cannot_be_read(folder, monkeypatch):
     says("there is no file", "a.npz")
-    says("is a directory", folder)
+    says("is a directory without files", folder)
     (folder / "a.npz").write_bytes(b"")
     says("a.npz is empty", "a.npz")
     (folder / "a.pt").write_bytes(b"PK")
     says("pickles are never read", "a.pt")
     (folder / "a.txt").write_text("1 2")
     says("the name must end in one of .npy, .npz", "a.txt")
-    with pytest.raises(TypeError, match="path must be a path, got int"):
+    with pytest.raises(TypeError, match="path must be a path, or a list of paths, got int"):
         hm.io.read(3)
 
     def denied(*arguments, **options):

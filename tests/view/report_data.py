@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import reference_calibration as reference
 
+from hotmax.calibration.row_hash import held_out
+
 
 def sample(rows=3000, classes=4, temperature=2.0, seed=0):
     rng = np.random.default_rng(seed)
@@ -16,11 +18,9 @@ Z, Y = sample()
 
 
 def halves(rows, seed=0):
-    """The split, by the rule that the page states."""
-    order = np.random.default_rng(seed).permutation(rows)
-    fitting = np.zeros(rows, bool)
-    fitting[order[: rows // 2]] = True
-    return fitting, ~fitting
+    """The split, by the rule that the page states: in each twenty rows, half of them by hash."""
+    scoring = held_out(seed, 0.5, rows, 0, rows)
+    return ~scoring, scoring
 
 
 FITTING, SCORING = halves(len(Z))

@@ -13,6 +13,7 @@ from command_lines import overconfident
 
 import hotmax as hm
 import hotmax.view
+from hotmax.calibration.row_hash import held_out
 
 FRAMES = re.compile("[\u2500-\u257f]")
 
@@ -34,8 +35,7 @@ def test_calibrate_and_apply(right, predictions):
     assert re.search(r"before  overconfident: says \d\d\.\d %, is right \d\d\.\d %", out)
     assert out.endswith("written: calibrator.json\n")
     calibrator = hm.calibration.load("calibrator.json")
-    held = np.zeros(600, bool)
-    held[np.random.default_rng(0).permutation(600)[300:]] = True
+    held = held_out(0, 0.5, 600, 0, 600)
     fit = hm.calibration.fit_temperature(logits[~held], labels[~held])
     assert calibrator.temperature_ == pytest.approx(fit.temperature, rel=1e-9)
     assert f"temperature {fit.temperature:.4f}" in out
@@ -94,8 +94,7 @@ def test_methods(right, predictions, method):
 def test_select_does_not_see_the_rows_held_out(right, predictions):
     logits, labels = predictions
     data = json.loads(right("calibrate", "predictions.npz", "--method", "select", "--json"))
-    held = np.zeros(600, bool)
-    held[np.random.default_rng(0).permutation(600)[300:]] = True
+    held = held_out(0, 0.5, 600, 0, 600)
     want = hm.calibration.select(logits[~held], labels[~held], seed=0)
     assert [each["nll"] for each in data["candidates"]] == [c.nll for c in want.candidates]
 

@@ -303,6 +303,19 @@ def test_the_page_is_written(right, refused, folder):
     assert "without a FILE" in refused("explore", "x.npz", "--out", "other.html")
 
 
+def test_a_directory_of_shards_is_one_file(right, folder, monkeypatch, rng):
+    x = rng.normal(size=(6, 3))
+    (folder / "shards").mkdir()
+    for number in range(2):
+        np.savez(f"shards/{number}.npz", logits=x[3 * number :][:3], labels=[0, 1, 2])
+    shown = []
+    monkeypatch.setattr(explore, "serve", lambda explorer, *others: shown.append(explorer.data))
+    for given in ("shards", "shards/*.npz"):
+        right("explore", given)
+        np.testing.assert_array_equal(shown[-1].found.logits, x)
+        assert shown[-1].source == given
+
+
 def test_bad_arguments_of_the_command(refused, folder, monkeypatch):
     assert "--port must lie in 0..65535, got 70000" in refused("explore", "--port", "70000")
     assert "there is no file no.npz" in refused("explore", "no.npz")

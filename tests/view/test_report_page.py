@@ -190,7 +190,7 @@ def test_text_and_json(result):
     text = str(result)
     assert text.splitlines()[0] == "Four animals"
     assert "overconfident: says" in text
-    assert "temperature <-" in text
+    assert f"{result.assessment.advised} <-" in text
     data = json.loads(result.to_json())
     assert data["assessment"]["verdict"] == "overconfident"
     assert data["assessment"]["fit"]["temperature"] == result.assessment.fit.temperature

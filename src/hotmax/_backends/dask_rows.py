@@ -13,6 +13,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
+from hotmax._backends.dask_labels import label_blocks
 from hotmax._backends.dask_softmax import fit_blocks
 from hotmax._backends.operation import OPERATIONS
 from hotmax._backends.protocol import Arguments, ArrayOperation
@@ -28,7 +29,6 @@ from hotmax._core.arrays import (
     result_type,
 )
 from hotmax._core.checks import (
-    as_class_numbers,
     as_gamma,
     as_integer,
     as_smoothing,
@@ -211,7 +211,7 @@ def loss(call: Call) -> da.Array:
     reduction = call.options.pop("reduction", "mean")
     shape = tuple(n for a, n in enumerate(call.x.shape) if a not in call.axes)
     kept = [a for a in range(call.x.ndim) if a not in call.axes]
-    count = None
+    labels = None
     if "weight" in call.options:
         weight = call.options["weight"]
         weights = as_weight(None if weight is None else np.asarray(weight), call.classes)
@@ -236,19 +236,17 @@ def loss(call: Call) -> da.Array:
                 )
             call.beside("targets", lazy)
         else:
-            numbers = np.asarray(targets) if isinstance(targets, da.Array) else targets
-            ignore_index = call.options.pop("ignore_index")
-            labels = as_class_numbers(numbers, shape, call.classes, ignore_index)
-            count = label_count(labels, weights)
             chunks = tuple(call.x.chunks[a] for a in kept)
-            its = da.from_array(labels.reshape(shape), chunks=chunks)
-            call.arrays["targets"] = its, tuple(kept)
+            labels = label_blocks(
+                targets, shape, chunks, call.classes, call.options.pop("ignore_index")
+            )
+            call.arrays["targets"] = labels, tuple(kept)
             call.options["ignore_index"] = -1  # what was to be ignored is -1 by now
     if reduction == "none":
         call.options["reduction"] = reduction
         return call.of_blocks(kept, call.dtype)
     values = call.of_blocks(kept, FLOAT64, function=loss_block)
-    return reduce_blocks(values, reduction, count, call.dtype, call.name == "perplexity")
+    return reduce_blocks(values, labels, weights, reduction, call.dtype, call.name == "perplexity")
 
 
 def is_float(targets: Any) -> bool:
@@ -257,28 +255,47 @@ def is_float(targets: Any) -> bool:
 
 
 def reduce_blocks(
-    values: da.Array, reduction: str, count: Any, kind: Any, exponential: bool = False
+    values: da.Array,
+    labels: da.Array | None,
+    weights: Array,
+    reduction: str,
+    kind: Any,
+    exponential: bool = False,
 ) -> da.Array:
+    """The mean or sum of losses; labels, where they are given, say over how many rows."""
+    axes = tuple(range(values.ndim))
+    counted = [] if labels is None or reduction != "mean" else [labels, axes]
     return da.blockwise(
         reduce_block,
         (),
         values,
-        tuple(range(values.ndim)),
+        axes,
+        *counted,
         concatenate=True,
+        align_arrays=False,
         dtype=kind,
         meta=np.empty((), kind),
+        weights=weights,
         reduction=reduction,
-        count=count,
         kind=kind,
         exponential=exponential,
     )
 
 
 def reduce_block(
-    values: Array, *, reduction: str, count: Any, kind: Any, exponential: bool
+    values: Array,
+    labels: Array | None = None,
+    *,
+    weights: Array,
+    reduction: str,
+    kind: Any,
+    exponential: bool,
 ) -> Array:
     flat = np.ascontiguousarray(values, FLOAT64).reshape(-1)
-    count = (float(flat.size), 0.0) if count is None else count
+    if labels is None:
+        count = float(flat.size), 0.0
+    else:
+        count = label_count(np.ascontiguousarray(labels, np.int64).reshape(-1), weights)
     value = reduce_values(flat, reduction, count, flat.shape)
     with np.errstate(all="ignore"):
         return np.asarray(in_type(np.exp(value) if exponential else value, kind))
@@ -323,12 +340,10 @@ def run_linear_cross_entropy(arguments: Arguments) -> da.Array:
         **options,
     )
     shape, classes = hidden.shape[:-1], weight.shape[0]
-    numbers = np.asarray(targets) if isinstance(targets, da.Array) else targets
-    labels = as_class_numbers(numbers, shape, classes, options.pop("ignore_index"))
     kind = result_type(hidden.dtype)
     last = hidden.ndim - 1
     hidden = in_whole_rows(hidden, (last,), "hidden")
-    its = da.from_array(labels.reshape(shape), chunks=hidden.chunks[:-1])
+    its = label_blocks(targets, shape, hidden.chunks[:-1], classes, options.pop("ignore_index"))
     pairs: list[Any] = [hidden, tuple(range(last + 1)), its, tuple(range(last))]
     pairs += [weight.rechunk(-1), (last + 1, last + 2)]
     names = ["hidden", "targets", "weight"]
@@ -350,7 +365,7 @@ def run_linear_cross_entropy(arguments: Arguments) -> da.Array:
     )
     if reduction == "none":
         return values
-    return reduce_blocks(values, reduction, label_count(labels, np.empty(0)), kind)
+    return reduce_blocks(values, its, np.empty(0), reduction, kind)
 
 
 def linear_block(*arrays: Array, names: list[str], options: Arguments, kind: Any) -> Array:

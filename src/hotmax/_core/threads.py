@@ -24,7 +24,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -183,6 +183,28 @@ def _serve(pool: _Pool) -> None:
 _count: int | None = None
 _pool: _Pool | None = None
 _lock = threading.RLock()
+_local = threading.local()
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute in the calling thread alone: one of many tasks that run side by side."""
+    before = getattr(_local, "single", False)
+    _local.single = True
+    try:
+        yield
+    finally:
+        _local.single = before
+
+
+def in_worker() -> bool:
+    """Is the calling thread one of a Dask worker, or inside of `one_thread`?
+
+    A worker runs as many tasks as it has threads: each may use no more than its own.
+    """
+    if getattr(_local, "single", False):
+        return True
+    return "Dask-Default-Threads" in threading.current_thread().name
 
 
 def check_environment() -> None:
@@ -201,6 +223,8 @@ def get_threads() -> int:
         2
     """
     global _count
+    if in_worker():
+        return 1
     if _count is None:
         _count = _default()
     return _count

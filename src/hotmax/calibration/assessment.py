@@ -1,7 +1,7 @@
 """The numbers behind a report: labelled predictions before and after calibration.
 
-Rows are split once, at random: one half fits the calibrators, the other scores them. Large data is
-read in blocks, and never copied as a whole.
+Rows are split once, at random: one half fits the calibrators, the other scores them. Rows of any
+number are read in blocks, in two passes as a rule, and what is kept does not grow with them.
 """
 
 from __future__ import annotations
@@ -12,30 +12,29 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hotmax._core.arrays import Array
 from hotmax.calibration import conformal
 from hotmax.calibration.binning import BINS
 from hotmax.calibration.estimate import Estimate
 from hotmax.calibration.examples import Examples
 from hotmax.calibration.families import FAMILIES, logits_of
-from hotmax.calibration.holdout import held_out
 from hotmax.calibration.method_score import (
     UNCALIBRATED,
     MethodScore,
     method_score,
-    scores_at,
-    scores_by,
     share_estimate,
 )
-from hotmax.calibration.one_standard_error import compare_losses
-from hotmax.calibration.ranks import Ranked, groups_aurc, groups_risk
+from hotmax.calibration.passes import Tell, Together
+from hotmax.calibration.ranks import groups_aurc, groups_risk
 from hotmax.calibration.reliability import RiskCoverage, wilson
-from hotmax.calibration.scores import Scores
-from hotmax.calibration.temperature import curve_of, fit_examples
+from hotmax.calibration.request import MOST_SCORED
+from hotmax.calibration.reservoir import MOST_ROWS, Reservoir
+from hotmax.calibration.row_parts import RowParts, Split, parts_of_examples
+from hotmax.calibration.score_sums import HITS, ROWS, SURE, Method, ScoreMethods, ScoreSums
+from hotmax.calibration.shape import Shape, ShapeOf, sample_size, shape_from
+from hotmax.calibration.temperature import MOST_IN_MEMORY, PassFit, curve_of, fit_rows
 from hotmax.calibration.temperature_fit import TemperatureFit
 
-MOST_ROWS = 20_000  # to fit a calibrator with many parameters to
-MOST_LOGITS = 1 << 22  # in those rows
+MOST_LOGITS = 1 << 22  # in the rows that calibrators with many parameters are fitted to
 MOST_CLASSES = {"matrix": 30, "dirichlet": 30, "histogram": 100, "isotonic": 100}
 WORST = 10  # classes to show
 LEAST_CLASS_ROWS = 10  # rows in which a class must be predicted to be among them
@@ -112,12 +111,6 @@ class Assessment:
         return self.before.verdict
 
 
-def sampled_rows(where: Array, most: int, rng: np.random.Generator) -> Array:
-    """Numbers of rows where True: all, or `most` of them drawn at random, in order."""
-    index = np.flatnonzero(where)
-    return index if index.size <= most else np.sort(rng.choice(index, most, replace=False))
-
-
 def row_limit(classes: int) -> int:
     return max(min(MOST_ROWS, MOST_LOGITS // classes), 1)
 
@@ -138,18 +131,16 @@ def candidates(classes: int) -> tuple[list[str], list[tuple[str, str]]]:
     return tried, left_out
 
 
-def class_scores(before: Scores, after: Scores, classes: int) -> tuple[ClassScore, ...]:
-    rows = np.bincount(before.predictions, minlength=classes)
-    hits = np.bincount(before.predictions, before.correct, classes)
-    sure = np.bincount(before.predictions, before.confidence, classes)
-    later = np.bincount(after.predictions, after.confidence - after.correct, classes)
-    later_rows = np.bincount(after.predictions, minlength=classes)
+def class_scores(sums: ScoreSums) -> tuple[ClassScore, ...]:
+    before, after = np.split(sums.classes.values(), 2, axis=1)
+    rows, hits, sure = before[:, ROWS], before[:, HITS], before[:, SURE]
     there = np.flatnonzero(rows >= LEAST_CLASS_ROWS)
-    _, high = wilson(hits[there], rows[there].astype(np.float64))
+    _, high = wilson(hits[there], rows[there])
     surely = sure[there] / rows[there] - high  # the gap, at least
     found = []
     for c in there[np.argsort(-surely, kind="stable")][:WORST]:
         confidence = float(sure[c] / rows[c])
+        later = after[c, ROWS]
         found.append(
             ClassScore(
                 number=int(c),
@@ -157,18 +148,14 @@ def class_scores(before: Scores, after: Scores, classes: int) -> tuple[ClassScor
                 confidence=confidence,
                 accuracy=share_estimate(float(hits[c]), float(rows[c])),
                 gap=confidence - float(hits[c] / rows[c]),
-                gap_after=float(later[c] / later_rows[c]) if later_rows[c] else math.nan,
+                gap_after=float((after[c, SURE] - after[c, HITS]) / later) if later else math.nan,
             )
         )
     return tuple(found)
 
 
-def set_scores(
-    examples: Examples, fitting: Array, scoring: Array, rng: np.random.Generator
-) -> tuple[tuple[SetScore, ...], tuple[int, int]]:
-    most = max(MOST_LOGITS // examples.classes, 1)
-    parts = [examples.taking(sampled_rows(where, most, rng)) for where in (fitting, scoring)]
-    (z, y), (test, truth) = ((logits_of(part), part.labels) for part in parts)
+def set_scores(fitting: Examples, scoring: Examples) -> tuple[SetScore, ...]:
+    (z, y), (test, truth) = ((logits_of(part), part.labels) for part in (fitting, scoring))
     found = []
     for method in ("lac", "aps"):
         for coverage in COVERAGES:
@@ -184,53 +171,122 @@ def set_scores(
                     rows=result.rows,
                 )
             )
-    return tuple(found), (len(y), len(truth))
+    return tuple(found)
 
 
-def assess(examples: Examples, seed: int, progress: Progress) -> Assessment:
-    """Split, fit, score."""
-    rows, classes = examples.rows, examples.classes
-    if rows < 2:
+@dataclass(frozen=True, eq=False)
+class FirstPass:
+    """What the first pass gives: the temperature, the shape, and rows to fit to and to score on."""
+
+    fit: TemperatureFit
+    shape: Shape
+    fitting: Examples
+    scoring: Examples
+
+
+def first_pass(rows: RowParts, seed: int, tell: Callable[[str], Tell]) -> FirstPass:
+    scored = Split(seed, 0.5, rows.rows, True)
+    fitted = replace(scored, held=False)
+    most = row_limit(rows.classes)
+    look, sample = shape_jobs(rows, seed)
+    fitting = Reservoir(most, fitted.count, seed, fitted)
+    scoring = Reservoir(most, scored.count, seed, scored)
+    jobs = Together((look, sample, fitting, scoring))
+    if rows.rows * rows.classes <= MOST_IN_MEMORY:
+        fit = fit_rows(rows, fitted)
+        states = rows.run(jobs, tell("pass 1 of 2, reading the logits")).states
+    else:
+        search = PassFit(
+            rows,
+            fitted,
+            lambda number: tell(f"pass {number} of {number + 1}, fitting the temperature"),
+        )
+        search.companion = jobs
+        fit = search.run()
+        assert search.likelihood is not None
+        states = search.likelihood.companion_state.states
+    shape = shape_from(states[0], sample.chosen(states[1]))
+    return FirstPass(fit, shape, fitting.chosen(states[2]), scoring.chosen(states[3]))
+
+
+def shape_jobs(rows: RowParts, seed: int) -> tuple[ShapeOf, Reservoir]:
+    keep = rows.rows <= MOST_SCORED
+    return ShapeOf(keep), Reservoir(sample_size(rows.classes), rows.rows, seed)
+
+
+def shape_of_predictions(rows: RowParts, seed: int, progress: Progress) -> Shape:
+    """The shape of predictions that need have no labels, in one pass."""
+    look, sample = shape_jobs(rows, seed)
+    progress("reading the logits", 0.0)
+    tell = telling(progress, 0.0, 0.9)("pass 1 of 1, reading the logits")
+    states = rows.run(Together((look, sample)), tell).states
+    return shape_from(states[0], sample.chosen(states[1]))
+
+
+def telling(progress: Progress, low: float, high: float) -> Callable[[str], Tell]:
+    """What a pass tells, as a stage and a share of all the work between `low` and `high`."""
+
+    def stage(name: str) -> Tell:
+        def tell(done: int, parts: int, rows: int) -> None:
+            text = f"{name}: {done} of {parts} blocks, {rows:,} rows"
+            progress(text, low + (high - low) * done / parts)
+
+        return tell
+
+    return stage
+
+
+def curve_on(sample: Examples, fit: TemperatureFit) -> TemperatureFit:
+    """The fit with its curve, from a sample whose level is moved to that of all rows."""
+    curve = curve_of(parts_of_examples(sample), fit)
+    level = [nll for t, nll in curve if t == fit.temperature]
+    shift = fit.nll - level[0] if level else 0.0
+    return replace(fit, curve=tuple((t, nll + shift) for t, nll in curve))
+
+
+def assess(rows: RowParts, seed: int, progress: Progress) -> tuple[Shape, Assessment]:
+    """Split, fit, score: in two passes over the rows, or three."""
+    if rows.rows < 2:
         raise ValueError("labels need at least 2 rows: one half to fit on, one half to score on")
-    rng = np.random.default_rng(seed)
-    scoring = held_out(rows, 0.5, rng)
-    fitting = ~scoring
-    first = replace(examples, weights=fitting.astype(np.float64))
-    progress("fitting the temperature", 0.35)
-    fit = fit_examples(first)
-    fit = replace(fit, curve=curve_of(first, fit))
-    progress("scoring", 0.45)
-    before = scores_at(examples, scoring, 1.0)
-    after = scores_at(examples, scoring, fit.temperature)
-    losses = {UNCALIBRATED: before.nll, "temperature": after.nll}
-    scores = [
-        method_score(UNCALIBRATED, 0, before, before.nll, rng),
-        method_score("temperature", int(fitting.sum()), after, before.nll, rng),
-    ]
-    tried, left_out = candidates(classes)
-    sample = examples.taking(sampled_rows(fitting, row_limit(classes), rng))
+    if rows.whole is None and rows.rows * rows.classes <= MOST_IN_MEMORY:
+        rows = parts_of_examples(rows.all_rows())
+    progress("reading the logits", 0.0)
+    found = first_pass(rows, seed, telling(progress, 0.0, 0.4))
+    sample = found.fitting
+    fit = curve_on(sample, found.fit)
+    tried, left_out = candidates(rows.classes)
+    scored = Split(seed, 0.5, rows.rows, True)
+    methods = [Method(UNCALIBRATED, 1.0), Method("temperature", fit.temperature)]
     for number, method in enumerate(tried):
-        progress(f"fitting {method}", 0.5 + 0.4 * number / len(tried))
+        progress(f"fitting {method}", 0.4 + 0.2 * number / len(tried))
         try:
             parameters = FAMILIES[method].fit(sample, 1.0, BINS)
         except ImportError as error:
             left_out.append((method, str(error)))
             continue
-        result = scores_by(examples, scoring, method, parameters)
-        losses[method] = result.nll
-        scores.append(method_score(method, sample.rows, result, before.nll, rng))
-    progress("prediction sets", 0.9)
-    sets, set_rows = set_scores(examples, fitting, scoring, rng)
-    ranked = Ranked(before).sums(np.ones(1))
-    return Assessment(
-        fit_rows=int(fitting.sum()),
-        score_rows=int(scoring.sum()),
+        methods.append(Method(method, None, parameters))
+    job = ScoreMethods(tuple(methods), scored)
+    number = rows.passes + 1
+    sums = rows.run(job, telling(progress, 0.6, 0.9)(f"pass {number} of {number}, scoring"))
+    rng = np.random.default_rng(seed)
+    fit_count = rows.rows - scored.count
+    counts = [0, fit_count] + [sample.rows] * (len(methods) - 2)
+    scores = [
+        method_score(method.name, count, sums, number, rng)
+        for number, (method, count) in enumerate(zip(methods, counts, strict=True))
+    ]
+    progress("prediction sets", 0.95)
+    cells = sums.cells[0].values()
+    groups = cells[cells[:, 0] > 0]
+    return found.shape, Assessment(
+        fit_rows=fit_count,
+        score_rows=scored.count,
         fit=fit,
         scores=tuple(scores),
-        advised=compare_losses(losses, np.full(before.nll.size, 1.0 / before.nll.size)).chosen,
+        advised=sums.compared([method.name for method in methods]).chosen,
         left_out=tuple(left_out),
-        worst_classes=class_scores(before, after, classes),
-        risk=RiskCoverage(*groups_risk(ranked), groups_aurc(ranked)),
-        sets=sets,
-        set_rows=set_rows,
+        worst_classes=class_scores(sums),
+        risk=RiskCoverage(*groups_risk(groups), groups_aurc(groups)),
+        sets=set_scores(found.fitting, found.scoring),
+        set_rows=(found.fitting.rows, found.scoring.rows),
     )

@@ -11,10 +11,12 @@ import numpy as np
 
 from hotmax._core.arrays import Array, check_size
 from hotmax._core.checks import as_integer
-from hotmax._kernels.calibration.binning import add_bins
+from hotmax._kernels.calibration import exact as kernels
+from hotmax.calibration.exact_sums import CellSums
 from hotmax.calibration.examples import blocks_of, over_blocks
 
 WEIGHT, CONFIDENCE, CORRECT, ROWS, SQUARES = range(5)  # what is summed in each bin
+CELL_POWERS = (1, 1, 1, 0, 2)  # of the weight, in the terms of each of them
 BINNINGS = ("width", "mass")
 BINS = 15  # where nothing else is asked for
 
@@ -51,18 +53,36 @@ def edges_of(values: Array, weights: Array, bins: int, binning: str, dtype: Any)
     return mass_edges(values, weights, bins)
 
 
+def add_to_cells(
+    cells: CellSums, confidence: Array, correct: Array, weights: Array, edges: Array
+) -> None:
+    """Add rows to the sums of cells: a weight for each row, or one for all."""
+    cells.prepare(weights)
+    inner, units = edges[1:-1], cells.units(1)
+    if weights.size == 1 and weights[0] == 1.0 and units[0, 0] == 1.0:
+        kernels.add_unweighted_cells(confidence, correct, inner, units, cells.digits)
+    else:
+        kernels.add_cells(confidence, correct, weights, inner, units, cells.units(2), cells.digits)
+
+
 def bin_sums(confidence: Array, correct: Array, weights: Array, edges: Array) -> Array:
     """(bins, 5): weight, confidence, correctness, rows and squared weight summed in each bin."""
-    rows, inner = confidence.size, edges[1:-1]
-    sums = np.zeros((blocks_of(rows, 1), inner.size + 1, SQUARES + 1))
+    rows = confidence.size
+    sums = [CellSums(edges.size - 1, CELL_POWERS) for _ in range(max(blocks_of(rows, 1), 1))]
 
     def work(number: int, start: int, stop: int) -> None:
         part = weights[start:stop] if weights.size > 1 else weights
-        add_bins(confidence[start:stop], correct[start:stop], part, inner, sums[number])
+        add_to_cells(sums[number], confidence[start:stop], correct[start:stop], part, edges)
 
     over_blocks(rows, 1, work)
-    total: Array = sums.sum(0)
-    return total
+    return merged_values(sums)
+
+
+def merged_values(sums: list[CellSums]) -> Array:
+    total = sums[0]
+    for part in sums[1:]:
+        total.merge(part)
+    return total.values()
 
 
 def means(sums: Array) -> tuple[Array, Array, Array]:

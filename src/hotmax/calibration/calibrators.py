@@ -17,12 +17,12 @@ except ImportError:
     raise ImportError('calibrators need scikit-learn: pip install "hotmax[calibration]"') from None
 
 from hotmax._core.arrays import Array, refuse_masked
-from hotmax._core.checks import as_real
+from hotmax._core.checks import as_real, as_seed
 from hotmax._core.files import write_whole
 from hotmax._core.reading import bounded, first_line, reading, strict_json
 from hotmax.calibration.binning import check_bins
 from hotmax.calibration.conformal import unlabelled
-from hotmax.calibration.examples import Examples, read, read_rows, shape_of
+from hotmax.calibration.examples import Examples, read_rows, shape_of
 from hotmax.calibration.families import FAMILIES, Family
 from hotmax.calibration.likelihood import Likelihood
 from hotmax.calibration.parameters import (
@@ -35,7 +35,10 @@ from hotmax.calibration.parameters import (
     check_top,
     restored,
 )
-from hotmax.calibration.temperature import fit_examples
+from hotmax.calibration.reservoir import rows_to_fit
+from hotmax.calibration.row_parts import RowParts, Split, parts_of_examples, row_parts
+from hotmax.calibration.source import is_dask
+from hotmax.calibration.temperature import fit_rows
 from hotmax.calibration.temperature_fit import TemperatureFit
 
 SMALLEST_PROBABILITY = 1e-12  # of a classifier: trees give exact zeros
@@ -52,8 +55,12 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         input: What comes in, "logits" or "probabilities".
         penalty: Times the method's own regularisation: 1 is what its authors advise.
         bins: For "histogram".
+        max_rows: The most rows that methods other than "temperature" are fitted to: 20,000 (and
+            16,777,216 logits) unless told. They are drawn at random from all.
+        seed: Of that draw.
 
-    After `fit`: `parameters_` (a dict), `classes_` (0, 1, ..., k - 1) and `n_features_in_`.
+    After `fit`: `parameters_` (a dict), `classes_` (0, 1, ..., k - 1), `n_features_in_`, and
+    `fitted_rows_`, the number of rows that it was fitted to.
 
     Example:
         >>> import numpy as np, hotmax as hm
@@ -72,11 +79,15 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         input: str = "logits",
         penalty: float = 1.0,
         bins: int = 15,
+        max_rows: int | None = None,
+        seed: int = 0,
     ) -> None:
         self.method = method
         self.input = input
         self.penalty = penalty
         self.bins = bins
+        self.max_rows = max_rows
+        self.seed = seed
 
     def _options(self) -> tuple[str, float, int]:
         return self.method, self.penalty, self.bins
@@ -95,7 +106,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(
         self,
         logits: object,
-        targets: object,
+        targets: object = None,
         sample_weight: object = None,
         *,
         ignore_index: int | None = None,
@@ -106,7 +117,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Warns if the fitted temperature is 0, as on few rows that are all predicted right: every
         prediction is then certain.
         """
-        examples = read(
+        rows = row_parts(
             logits,
             targets,
             sample_weight=sample_weight,
@@ -114,7 +125,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             where=where,
             input=self.input,
         )
-        self._fit(examples)
+        self._fit_rows(rows)
         if self.parameters_.get("temperature") == 0.0:
             warnings.warn(
                 "the labels are separable: each has the largest logit of its row, and the fitted "
@@ -124,23 +135,43 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return self
 
+    def _fit_rows(self, rows: RowParts, split: Split | None = None) -> Calibrator:
+        """Fit a temperature to all rows, or to a split; others to all of them or a reservoir."""
+        method, _, _ = self._options()
+        self._family(rows.classes)
+        if method == "temperature":
+            fit = fit_rows(rows, split)
+            count = rows.rows if split is None else split.count
+            return self._fitted({"temperature": fit.temperature}, rows.classes, count)
+        return self._fit(rows_to_fit(rows, self.max_rows, as_seed(self.seed), split))
+
+    def _fitted(self, parameters: Any, classes: int, rows: int) -> Calibrator:
+        self.parameters_ = parameters
+        self.n_features_in_ = classes
+        self.classes_ = np.arange(classes)
+        self.fitted_rows_ = rows
+        return self
+
     def _fit(self, examples: Examples) -> Calibrator:
         _, penalty, bins = self._options()
         family = self._family(examples.classes)
         fit_checks(examples)
-        self.parameters_ = family.fit(examples, float(penalty), bins)
-        self.n_features_in_ = examples.classes
-        self.classes_ = np.arange(examples.classes)
-        return self
+        parameters = family.fit(examples, float(penalty), bins)
+        return self._fitted(parameters, examples.classes, examples.rows)
 
     def predict_proba(self, logits: object, *, where: object = None) -> Array:
-        """Calibrated probabilities, float64, in the shape of the logits.
+        """Calibrated probabilities, float64, in the shape of the logits; of a Dask array, lazily.
 
         Raises:
             ValueError: If a row holds nan or +inf, or no class at all, as in `fit`.
         """
         if not hasattr(self, "parameters_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
+        if is_dask(logits):
+            from hotmax.calibration.dask_rows import map_rows
+
+            lazy: Array = map_rows(self.predict_proba, logits, where, self.n_features_in_)
+            return lazy
         x, mask = read_rows(logits, where=where, input=self.input, suspicious=False)
         if x.shape[1] != self.n_features_in_:
             raise ValueError(f"logits must have {self.n_features_in_} classes, got {x.shape[1]}")
@@ -218,12 +249,13 @@ class TemperatureScaling(Calibrator):
     def _options(self) -> tuple[str, float, int]:
         return "temperature", 1.0, 15
 
+    def _fit_rows(self, rows: RowParts, split: Split | None = None) -> Calibrator:
+        self.fit_ = fit_rows(rows, split)
+        count = rows.rows if split is None else split.count
+        return self._fitted({"temperature": self.fit_.temperature}, rows.classes, count)
+
     def _fit(self, examples: Examples) -> Calibrator:
-        self.fit_ = fit_examples(examples)
-        self.parameters_ = {"temperature": self.fit_.temperature}
-        self.n_features_in_ = examples.classes
-        self.classes_ = np.arange(examples.classes)
-        return self
+        return self._fit_rows(parts_of_examples(examples))
 
     @property
     def temperature_(self) -> float:

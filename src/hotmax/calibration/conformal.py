@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from hotmax._core.arrays import Array
-from hotmax._core.checks import as_integer, as_real
-from hotmax.calibration.examples import Examples, one_temperature, read, read_rows, shape_of
+from hotmax._core.checks import as_integer, as_real, as_seed
+from hotmax.calibration.examples import Examples, no_rows, one_temperature, read_rows, shape_of
+from hotmax.calibration.reservoir import rows_to_fit
+from hotmax.calibration.row_parts import row_parts
 from hotmax.calibration.scores import row_probabilities
 
 METHODS = ("lac", "aps", "raps")
@@ -33,6 +35,7 @@ class Conformal:
         temperature: Of the logits.
         penalty, free: For "raps": what each class beyond the `free` likeliest ones adds.
         rows: The rows of the fit.
+        all_rows: The rows that they were drawn from.
     """
 
     method: str
@@ -43,11 +46,13 @@ class Conformal:
     penalty: float
     free: int
     rows: int
+    all_rows: int = 0
 
     def __str__(self) -> str:
+        drawn = f"{self.rows} of {self.all_rows}" if self.rows < self.all_rows else f"{self.rows}"
         return (
             f"{self.method}: sets that hold the label in at least {self.coverage:g} of all rows; "
-            f"threshold {self.threshold:.6g} from {self.rows} rows"
+            f"threshold {self.threshold:.6g} from {drawn} rows"
         )
 
     def _repr_html_(self) -> str:
@@ -75,27 +80,59 @@ class Conformal:
     def evaluate(
         self,
         logits: object,
-        labels: object,
+        labels: object = None,
         *,
         ignore_index: int | None = None,
         where: object = None,
         input: str = "logits",
     ) -> ConformalEvaluation:
         """How often the sets hold the labels of other rows, and how large they are."""
-        examples = read(
+        rows = row_parts(
             logits, labels, ignore_index=ignore_index, where=where, input=input, name="labels"
         )
-        hard = labels_of(examples)
-        inside = self.sets(logits, where=where, input=input).reshape(-1, self.num_classes)
-        counted = np.flatnonzero(examples.weight_of_rows() > 0)
-        sizes = inside[counted].sum(1)
+        if rows.classes != self.num_classes:
+            raise ValueError(f"logits must have {self.num_classes} classes, got {rows.classes}")
+        found: SetCounts = rows.run(SetCountsOf(self))
+        counted = int(found.sizes.sum())
+        if not counted:
+            raise no_rows()
         return ConformalEvaluation(
             promised=self.coverage,
-            coverage=float(inside[counted, hard[counted]].mean()),
-            mean_size=float(sizes.mean()),
-            sizes=np.bincount(sizes, minlength=self.num_classes + 1),
-            rows=int(counted.size),
+            coverage=found.hits / counted,
+            mean_size=float(found.sizes @ np.arange(self.num_classes + 1)) / counted,
+            sizes=found.sizes,
+            rows=counted,
         )
+
+
+class SetCounts:
+    """How many sets hold the label, and how many have each size."""
+
+    def __init__(self, hits: int, sizes: Array) -> None:
+        self.hits, self.sizes = hits, sizes
+
+    def merge(self, other: SetCounts) -> SetCounts:
+        self.hits += other.hits
+        self.sizes = self.sizes + other.sizes
+        return self
+
+
+@dataclass(frozen=True)
+class SetCountsOf:
+    """The job that applies a fit to labelled rows."""
+
+    fitted: Conformal
+
+    def __call__(self, examples: Examples) -> SetCounts:
+        hard, x = labels_of(examples), examples.x
+        counted = np.flatnonzero(examples.weight_of_rows() > 0)
+        part = examples.taking(counted)
+        if not counted.size:
+            return SetCounts(0, np.zeros(self.fitted.num_classes + 1, np.int64))
+        kind = "probabilities" if examples.probabilities else "logits"
+        inside = self.fitted.sets(x[counted], where=part.where, input=kind)
+        sizes = np.bincount(inside.sum(1), minlength=self.fitted.num_classes + 1)
+        return SetCounts(int(inside[np.arange(counted.size), hard[counted]].sum()), sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +202,7 @@ def scores_of(p: Array, method: str, penalty: float, free: int) -> Array:
 
 def fit(
     logits: object,
-    labels: object,
+    labels: object = None,
     *,
     coverage: float = 0.9,
     method: str = "lac",
@@ -176,6 +213,8 @@ def fit(
     ignore_index: int | None = None,
     where: object = None,
     input: str = "logits",
+    max_rows: int | None = None,
+    seed: int = 0,
 ) -> Conformal:
     """Prediction sets that hold the label with a chance of at least `coverage`.
 
@@ -192,6 +231,9 @@ def fit(
         penalty, free: For "raps": each class beyond the `free` likeliest ones costs `penalty`.
         sample_weight: The weight of each row: 2 counts as two rows.
         ignore_index, where, input: As in `nll`.
+        max_rows: The most rows that the threshold is taken from, drawn at random: 20,000 (and
+            16,777,216 logits) unless told.
+        seed: Of that draw.
 
     Returns:
         A Conformal, with `sets(logits)` and `evaluate(logits, labels)`.
@@ -219,7 +261,7 @@ def fit(
         raise ValueError(f"coverage must lie above 0 and below 1, got {coverage}")
     if not penalty >= 0.0:
         raise ValueError(f"penalty must not be negative, got {penalty}")
-    examples = read(
+    rows = row_parts(
         logits,
         labels,
         sample_weight=sample_weight,
@@ -228,6 +270,7 @@ def fit(
         input=input,
         name="labels",
     )
+    examples = rows_to_fit(rows, max_rows, as_seed(seed))
     hard = labels_of(examples)
     counted = np.flatnonzero(examples.weight_of_rows() > 0)
     temperature = one_temperature(temperature)
@@ -249,4 +292,5 @@ def fit(
         penalty=float(penalty),
         free=int(free),
         rows=int(counted.size),
+        all_rows=rows.rows if examples.rows < rows.rows else int(counted.size),
     )

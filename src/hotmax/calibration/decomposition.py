@@ -14,7 +14,8 @@ from hotmax._core.arrays import Array
 from hotmax._core.checks import is_one_of
 from hotmax.calibration.examples import Examples, step_of
 from hotmax.calibration.request import MetricOptions, Request, average, request
-from hotmax.calibration.temperature import fit_examples
+from hotmax.calibration.row_sums import BRIER, NLL
+from hotmax.calibration.temperature import fit_rows
 
 LOG_TEMPERATURE_STEP = 0.5  # in log T. A row's score goes from one limit to the other over some 3
 FINEST = 1e-9  # of the largest gap between two logits: what lies closer counts as a tie
@@ -78,22 +79,28 @@ def decompose(
     if asked.interval:
         raise ValueError("decompose has no interval")
     if score == "nll":
-        fit = fit_examples(asked.examples)
-        total = average(asked.scores().nll, asked.examples.weights)
+        fit = fit_rows(asked.rows)
+        total = mean_loss(asked, NLL)
         return Decomposition(score, total, total - fit.nll, fit.nll, fit.temperature)
 
     def at(temperature: float) -> float:
-        rows = Request(asked.examples, temperature, False, 0).scores()
-        return average(rows.brier, asked.examples.weights)
+        return mean_loss(Request(asked.rows, temperature, False, 0), BRIER)
 
     total = at(asked.temperature)
     candidates = {asked.temperature: total, 0.0: at(0.0), math.inf: at(math.inf)}
-    grid = log_temperatures(asked.examples)
+    grid = log_temperatures(asked.in_memory("the decomposition of the Brier score"))
     for log_t, value in minima(lambda log_t: at(math.exp(log_t)), grid):
         candidates[math.exp(log_t)] = value
     best = min(candidates, key=lambda temperature: candidates[temperature])
     refinement = candidates[best]
     return Decomposition(score, total, total - refinement, refinement, best)
+
+
+def mean_loss(asked: Request, first: int) -> float:
+    if asked.large:
+        return float(asked.mean(first))
+    rows = asked.scores()
+    return average(rows.nll if first == NLL else rows.brier, rows.weights)
 
 
 def log_temperatures(examples: Examples) -> Array:

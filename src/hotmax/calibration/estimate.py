@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 
+NORMAL = 1.959963984540054  # the 97.5 % point of the normal distribution
+
 
 @dataclass(frozen=True)
 class Estimate:

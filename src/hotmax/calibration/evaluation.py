@@ -1,37 +1,24 @@
 """Everything that is measured, in one pass over the logits, as a state that can be merged.
 
-The state keeps sums over cells of confidence, so fine that smooth ECE, KS and AURC, which want
-every row by itself, come out to some four digits; the reported bins are unions of cells, and exact.
+The state keeps sums over cells of confidence (`row_sums`), so fine that smooth ECE, KS and AURC,
+which want every row by itself, come out to some four digits. Bins are unions of cells, and exact.
 """
 
 from __future__ import annotations
 
-import copy
 import html
 import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from hotmax._core.arrays import Array
-from hotmax.calibration.binning import (
-    CONFIDENCE,
-    CORRECT,
-    SQUARES,
-    WEIGHT,
-    bin_sums,
-    check_bins,
-    width_edges,
-)
-from hotmax.calibration.examples import Examples, one_temperature, read, step_of
-from hotmax.calibration.metrics import binned_error, class_sums
+from hotmax.calibration.binning import CORRECT, WEIGHT, check_bins
+from hotmax.calibration.examples import no_rows, one_temperature, read
+from hotmax.calibration.metrics import binned, binned_error
 from hotmax.calibration.ranks import groups_aurc, groups_ks
-from hotmax.calibration.reliability import Reliability, reliability_of
-from hotmax.calibration.scores import score
-
-CELLS = 4096  # of equal width in 0..1
-OCTAVE = 8  # further cells for each halving of 1 - confidence, down to the last float64 below 1
+from hotmax.calibration.reliability import Reliability, diagram_of
+from hotmax.calibration.row_parts import parts_of_examples, row_parts
+from hotmax.calibration.row_sums import BRIER, LABELS, NLL, PREDICTIONS, RowSums, RowSumsAt
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,12 +87,6 @@ class Evaluation:
         return self.reliability.plot(ax)
 
 
-def cell_edges(bins: int) -> Array:
-    """Those of the bins, of CELLS equal cells, and of ever narrower ones towards 1."""
-    finest = 1.0 - 2.0 ** -(np.arange(1, 41 * OCTAVE + 1) / OCTAVE + math.log2(CELLS))
-    return np.unique(np.concatenate([width_edges(bins), width_edges(CELLS), finest]))
-
-
 class EvaluationState:
     """What `evaluate` has summed so far: feed it batches, merge it with others, ask for the result.
 
@@ -130,11 +111,8 @@ class EvaluationState:
     def __init__(self, *, bins: int = 15, classwise: bool = True) -> None:
         self.bins = check_bins(bins)
         self.classwise = bool(classwise)
-        self.edges = cell_edges(self.bins)
-        self.cells = np.zeros((self.edges.size - 1, SQUARES + 1))
-        self.losses = np.zeros(4)  # w nll, w**2 nll, (w nll)**2, w Brier score
-        self.classes: Array | None = None  # (classes, 2): the weight of labels, of predictions
-        self.class_bins: Array | None = None
+        self.num_classes: int | None = None
+        self.sums: RowSums | None = None
 
     def update(
         self,
@@ -157,112 +135,75 @@ class EvaluationState:
             input=input,
         )
         one = one_temperature(temperature)
-        if self.classes is not None and len(self.classes) != examples.classes:
+        if self.num_classes not in (None, examples.classes):
             raise ValueError(
-                f"logits must have {len(self.classes)} classes, as before, got {examples.classes}"
+                f"logits must have {self.num_classes} classes, as before, got {examples.classes}"
             )
-        step = 8 * step_of(examples.classes)  # few enough to be in the cache when looked at again
-        added = self._empty(examples.classes)
-        for start in range(0, examples.rows, step):
-            added._add(examples.taking(slice(start, start + step)), one)
-        return self.merge(added)
-
-    def _empty(self, classes: int) -> EvaluationState:
-        """A state of the same kind without rows."""
-        state = copy.copy(self)
-        state.cells, state.losses = np.zeros_like(self.cells), np.zeros_like(self.losses)
-        state.classes = np.zeros((classes, 2))
-        state.class_bins = np.zeros((classes, self.bins, 4)) if self.classwise else None
-        return state
-
-    def _add(self, examples: Examples, temperature: float) -> None:
-        assert self.classes is not None
-        rows = score(examples, temperature)
-        weights = examples.weight_of_rows()
-        # Cells end on the numbers of the confidences' own type, and so do the bins made of them.
-        edges = self.edges.astype(rows.dtype).astype(np.float64)
-        self.cells += bin_sums(rows.confidence, rows.correct, rows.weights, edges)
-        there = weights > 0
-        w, losses = weights[there], weights[there] * rows.nll[there]
-        with np.errstate(over="ignore"):  # a loss of 1e308 has an infinite square
-            self.losses += [losses.sum(), w @ losses, losses @ losses, w @ rows.brier[there]]
-        count = examples.classes
-        if examples.labels.size:
-            self.classes[:, 0] += np.bincount(examples.labels, weights, count)
-        else:
-            self.classes[:, 0] += weights @ examples.soft
-        self.classes[:, 1] += np.bincount(rows.predictions, weights, count)
-        if self.class_bins is not None:
-            inner = width_edges(self.bins, rows.dtype)[1:-1]
-            self.class_bins += class_sums(examples, temperature, examples.weights, inner)
+        job = RowSumsAt(one, self.bins, self.classwise)
+        return self._merged(parts_of_examples(examples).run(job), examples.classes)
 
     def merge(self, other: EvaluationState) -> EvaluationState:
-        """Add what another state has summed. Returns the state itself."""
+        """Add what another state has summed, in any order: the bits are the same.
+
+        Returns the state itself.
+        """
         if not isinstance(other, EvaluationState):
             raise TypeError(f"other must be an EvaluationState, got {type(other).__name__}")
         if (self.bins, self.classwise) != (other.bins, other.classwise):
             raise ValueError("other must have the same bins and classwise")
-        if other.classes is None:
+        if other.sums is None or other.num_classes is None:
             return self
-        if self.classes is None:
-            self.classes = np.zeros_like(other.classes)
-            self.class_bins = None if other.class_bins is None else np.zeros_like(other.class_bins)
-        if self.classes.shape != other.classes.shape:
-            raise ValueError(
-                f"other must have {len(self.classes)} classes, got {len(other.classes)}"
-            )
-        self.cells += other.cells
-        with np.errstate(over="ignore"):
-            self.losses += other.losses
-        self.classes += other.classes
-        if self.class_bins is not None:
-            self.class_bins += other.class_bins
+        if self.num_classes not in (None, other.num_classes):
+            raise ValueError(f"other must have {self.num_classes} classes, got {other.num_classes}")
+        return self._merged(other.sums, other.num_classes)
+
+    def _merged(self, sums: RowSums, classes: int) -> EvaluationState:
+        if self.sums is None:
+            self.sums = RowSums(self.bins, classes, self.classwise)
+        self.sums.merge(sums)
+        self.num_classes = classes
         return self
 
     def result(self) -> Evaluation:
         """The metrics of all rows so far."""
-        if self.classes is None:
+        if self.sums is None or self.num_classes is None:
             raise ValueError("no rows yet: update first")
-        total = float(self.cells[:, WEIGHT].sum())
-        edges = width_edges(self.bins)
-        starts = np.searchsorted(self.edges, edges[:-1])
-        bins = np.add.reduceat(self.cells, starts, axis=0)
-        full = self.cells[self.cells[:, WEIGHT] > 0]
-        positions = full[:, CONFIDENCE] / full[:, WEIGHT]
-        diagram = reliability_of(edges, bins, positions, full[:, WEIGHT], full[:, CORRECT])
-        mean, first, second, brier = self.losses / total
-        squares = full[:, SQUARES].sum() / total
-        with np.errstate(
-            invalid="ignore", over="ignore"
-        ):  # the sum of (w (nll - mean))**2, multiplied out
-            variance = second - 2 * mean * first + mean**2 * squares
-            error = math.sqrt(max(variance, 0.0) / total)
-        return Evaluation(
-            rows=total,
-            num_classes=len(self.classes),
-            accuracy=float(full[:, CORRECT].sum() / total),
-            nll=float(mean),
-            nll_error=error,
-            brier=float(brier),
-            ece=diagram.ece,
-            ece_l2=binned_error(bins, "l2", False),
-            ece_max=binned_error(bins, "max", False),
-            ece_debiased=binned_error(bins, "l2", True),
-            ece_classwise=(
-                math.nan if self.class_bins is None else binned_error(self.class_bins, "l1", False)
-            ),
-            smooth_ece=diagram.smooth_ece,
-            ks=groups_ks(full),
-            aurc=groups_aurc(full),
-            reliability=diagram,
-            label_shares=self.classes[:, 0] / total,
-            predicted_shares=self.classes[:, 1] / total,
-        )
+        return evaluation_of(self.sums, self.num_classes)
+
+
+def evaluation_of(sums: RowSums, classes: int) -> Evaluation:
+    cells = sums.cells.values()
+    total = float(cells[:, WEIGHT].sum())
+    bins = binned(sums, cells)
+    full = cells[cells[:, WEIGHT] > 0]
+    diagram = diagram_of(sums, cells)
+    nll, nll_error = sums.mean_loss(NLL)
+    shares = sums.classes.values() / total
+    class_bins = None if sums.class_bins is None else sums.class_sums()
+    return Evaluation(
+        rows=total,
+        num_classes=classes,
+        accuracy=float(full[:, CORRECT].sum() / total),
+        nll=nll,
+        nll_error=nll_error,
+        brier=sums.mean_loss(BRIER)[0],
+        ece=diagram.ece,
+        ece_l2=binned_error(bins, "l2", False),
+        ece_max=binned_error(bins, "max", False),
+        ece_debiased=binned_error(bins, "l2", True),
+        ece_classwise=math.nan if class_bins is None else binned_error(class_bins, "l1", False),
+        smooth_ece=diagram.smooth_ece,
+        ks=groups_ks(full),
+        aurc=groups_aurc(full),
+        reliability=diagram,
+        label_shares=shares[:, LABELS],
+        predicted_shares=shares[:, PREDICTIONS],
+    )
 
 
 def evaluate(
     logits: object,
-    targets: object,
+    targets: object = None,
     *,
     bins: int = 15,
     classwise: bool = True,
@@ -275,7 +216,8 @@ def evaluate(
     """All metrics of labelled predictions in one pass: accuracy, nll, Brier, ECE and the rest.
 
     Args:
-        logits, targets, sample_weight, ignore_index, where, input, temperature: As in `nll`.
+        logits, targets, sample_weight, ignore_index, where, input, temperature: As in `nll`. A Dask
+            array, or a Source without targets, is read block by block.
         bins: Bins of equal width for the calibration errors.
         classwise: Whether to compute the class-wise error, which looks at every probability.
 
@@ -285,14 +227,16 @@ def evaluate(
         >>> round(result.nll, 6), round(result.accuracy, 6)
         (0.496259, 0.666667)
     """
-    state = EvaluationState(bins=bins, classwise=classwise)
-    state.update(
+    rows = row_parts(
         logits,
         targets,
         sample_weight=sample_weight,
         ignore_index=ignore_index,
         where=where,
         input=input,
-        temperature=temperature,
     )
-    return state.result()
+    job = RowSumsAt(one_temperature(temperature), check_bins(bins), bool(classwise))
+    sums = rows.run(job)
+    if sums is None or sums.weight == 0.0:
+        raise no_rows()
+    return evaluation_of(sums, rows.classes)

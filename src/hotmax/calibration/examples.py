@@ -50,7 +50,9 @@ class Examples:
     soft: Array  # the probabilities of the classes, where labels are soft
     weights: Array  # for each row, or one for all; 0 for a row that is ignored
     probabilities: bool
-    offset: int = 0  # the number of the first row, where errors are told
+    offset: int = 0  # the number of the first row, which splits and errors go by
+    place: str = ""  # the file or block that the rows come from, for errors
+    shift: int = 0  # from the number of a row to its number in that place
 
     @property
     def rows(self) -> int:
@@ -96,10 +98,12 @@ class Examples:
             self.x[index],
             None if self.where is None else self.where[index],
             self.labels[index] if self.labels.size else self.labels,
-            self.soft[index] if self.labels.size == 0 else self.soft,
+            self.soft[index] if self.soft.size else self.soft,
             self.weights[index] if self.weights.size > 1 else self.weights,
             self.probabilities,
             self.offset + (index.start or 0) if isinstance(index, slice) else 0,
+            self.place,
+            self.shift,
         )
 
     def logits(self) -> Array:
@@ -113,6 +117,15 @@ class Examples:
             self.complain(kernels.HAS_NAN if np.isnan(top[row]) else kind, row)
         return x
 
+    def check(self) -> None:
+        """Raise if a row that has weight holds nan, +inf or nothing but -inf."""
+        top = self.block(0, self.rows).max(1)
+        wrong = ~np.isfinite(top) & (self.weight_of_rows() > 0)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            kind = kernels.HAS_INF if top[row] > 0 else kernels.IS_EMPTY
+            self.complain(kernels.HAS_NAN if np.isnan(top[row]) else kind, row)
+
     def complain(self, kind: int, row: int) -> None:
         """Raise what is wrong with a row, if anything is."""
         if kind == kernels.FINE:
@@ -123,7 +136,7 @@ class Examples:
                 "gives its label probability 0, which no temperature mends: "
                 "clip, as in np.maximum(probabilities, 1e-12)"
             )
-        raise ValueError(f"{self.name}: row {self.offset + row} {what}")
+        raise ValueError(f"{self.place or self.name}: row {self.offset + self.shift + row} {what}")
 
     @property
     def name(self) -> str:
@@ -160,13 +173,15 @@ def read(
     input: str = "logits",
     any_weight: bool = False,
     name: str = "targets",
+    whole: bool = True,
 ) -> Examples:
     """Check everything that can be checked without reading all the logits.
 
     `any_weight`: the caller takes no squares of sums, and so weights of any size.
     `name`: of the argument `targets`, for errors: "labels" where only labels are taken.
+    `whole`: these are all rows, and not a block of them, which may be ignored as a whole.
     """
-    x, mask = read_rows(logits, where=where, input=input)
+    x, mask = read_rows(logits, where=where, input=input, suspicious=whole)
     shape = shape_of(logits)[:-1]
     hard, soft, weights = read_targets(targets, shape, x.shape[1], ignore_index, name)
     if sample_weight is not None:
@@ -188,10 +203,14 @@ def read(
         weights = given if weights is None else weights * given
     if x.shape[0] == 0:
         raise ValueError(f"logits must have at least one row, got shape {shape_of(logits)}")
-    if weights is not None and not weights.any():
-        raise ValueError("no row is left: all are ignored, or have weight 0")
+    if whole and weights is not None and not weights.any():
+        raise no_rows()
     weights = np.ones(1) if weights is None else weights
     return Examples(x, mask, hard, soft, weights, input == "probabilities")
+
+
+def no_rows() -> ValueError:
+    return ValueError("no row is left: all are ignored, or have weight 0")
 
 
 def read_rows(

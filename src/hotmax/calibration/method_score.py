@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from hotmax._core.arrays import Array
-from hotmax._kernels.calibration import rows as kernels
-from hotmax.calibration.binning import BINS, CONFIDENCE, ROWS, bin_sums, width_edges
+from hotmax.calibration.binning import BINS, CONFIDENCE, CORRECT, ROWS, width_edges
 from hotmax.calibration.bootstrap import REPLICATES, basic_bootstrap
 from hotmax.calibration.estimate import Estimate
-from hotmax.calibration.examples import Examples, step_of
-from hotmax.calibration.families import FAMILIES, SMALLEST_POSITIVE, Parameters, logits_of
-from hotmax.calibration.one_standard_error import differences
-from hotmax.calibration.reliability import NORMAL, Reliability, reliability_of, wilson
-from hotmax.calibration.scores import Scores, score, score_probabilities
+from hotmax.calibration.reliability import Reliability, reliability_of, wilson
+from hotmax.calibration.score_sums import BRIER, FINE_BINS, GAP, NLL, ScoreSums
 from hotmax.calibration.verdict import sentence_of, verdict_of
 
-BOOTSTRAP_CELLS = 480  # of confidence, whose rows are resampled together: a multiple of BINS
+BOOTSTRAP_CELLS = FINE_BINS  # of confidence, whose rows are resampled together
 UNCALIBRATED = "none"  # the name of identity, which is no calibrator
 
 
@@ -63,17 +58,6 @@ class MethodScore:
         return sentence_of(self.verdict, self.confidence, self.accuracy.value)
 
 
-def normal_estimate(values: Array) -> Estimate:
-    """The mean of rows, with 1.96 standard errors."""
-    mean = float(values.mean())
-    if not math.isfinite(mean):
-        return Estimate(mean, (mean, mean))
-    width = NORMAL * float(values.std(ddof=1)) / math.sqrt(values.size) if values.size > 1 else 0.0
-    return Estimate(
-        mean, (mean - width, mean + width) if values.size > 1 else (-math.inf, math.inf)
-    )
-
-
 def share_estimate(hits: float, rows: float) -> Estimate:
     low, high = wilson(np.array([hits]), np.array([rows]))
     return Estimate(float(hits / rows), (float(low[0]), float(high[0])))
@@ -87,99 +71,56 @@ def cell_error(rows: Array, confidence: Array, hits: Array) -> Array:
     return error
 
 
-def ece_estimate(rows: Scores, value: float, rng: np.random.Generator) -> tuple[Estimate, float]:
+def ece_estimate(cells: Array, value: float, rng: np.random.Generator) -> tuple[Estimate, float]:
     """(the ECE with its bootstrap interval, the ECE that 95 of 100 calibrated models stay below).
 
-    Rows of one narrow cell of confidence that are all right, or all wrong, are drawn together, and
-    count as having their mean confidence.
+    `cells` are the sums of BOOTSTRAP_CELLS. Rows of one cell that are all right, or all wrong, are
+    drawn together, and count as having the mean confidence of the cell.
     """
-    edges = width_edges(BOOTSTRAP_CELLS)
-    right, wrong = (
-        bin_sums(rows.confidence[part], rows.correct[part], np.ones(1), edges)
-        for part in (rows.correct > 0.5, rows.correct <= 0.5)
-    )
+    right = np.rint(cells[:, CORRECT])
+    wrong = cells[:, ROWS] - right
     with np.errstate(invalid="ignore"):
-        means = [np.nan_to_num(part[:, CONFIDENCE] / part[:, ROWS]) for part in (right, wrong)]
+        mean = np.clip(np.nan_to_num(cells[:, CONFIDENCE] / cells[:, ROWS]), 0.0, 1.0)
 
     def statistic(drawn: Array) -> float:
         hits, misses = drawn[:BOOTSTRAP_CELLS], drawn[BOOTSTRAP_CELLS:]
-        return float(cell_error(hits + misses, hits * means[0] + misses * means[1], hits))
+        return float(cell_error(hits + misses, (hits + misses) * mean, hits))
 
-    groups = np.concatenate([right[:, ROWS], wrong[:, ROWS]])
-    estimate = basic_bootstrap(value, groups, statistic, rng, (0.0, 1.0))
-    return estimate, ece_by_chance(right[:, ROWS], wrong[:, ROWS], means, rng)
-
-
-def ece_by_chance(
-    right: Array, wrong: Array, means: list[Array], rng: np.random.Generator
-) -> float:
-    """The ECE that 95 of 100 calibrated models with these confidences stay below."""
-    count = (right + wrong).astype(np.int64)
-    with np.errstate(invalid="ignore"):
-        mean = np.clip(np.nan_to_num((right * means[0] + wrong * means[1]) / count), 0.0, 1.0)
+    estimate = basic_bootstrap(value, np.concatenate([right, wrong]), statistic, rng, (0.0, 1.0))
+    count = cells[:, ROWS].astype(np.int64)
     hits = rng.binomial(count, mean, (REPLICATES, BOOTSTRAP_CELLS))
     errors = cell_error(np.broadcast_to(count, hits.shape), count * mean, hits)
-    return float(np.quantile(errors, 0.95))
+    return estimate, float(np.quantile(errors, 0.95))
+
+
+def union_of_cells(cells: Array, edges: Array, bins: int) -> Array:
+    """The sums of bins of equal width, each a union of cells."""
+    starts = np.searchsorted(edges, width_edges(bins)[:-1])
+    sums: Array = np.add.reduceat(cells, starts, axis=0)
+    return sums
 
 
 def method_score(
-    method: str, fitted_rows: int, rows: Scores, before: Array, rng: np.random.Generator
+    method: str, fitted_rows: int, sums: ScoreSums, number: int, rng: np.random.Generator
 ) -> MethodScore:
-    edges = width_edges(BINS)
-    sums = bin_sums(rows.confidence, rows.correct, np.ones(1), edges)
-    weights = np.ones(rows.confidence.size)
-    diagram = reliability_of(edges, sums, rows.confidence, weights, rows.correct)
-    ece, by_chance = ece_estimate(rows, diagram.ece, rng)
+    """The score of the method with this number among those that were summed."""
+    cells = sums.cells[number].values()
+    bins = union_of_cells(cells, sums.edges, BINS)
+    full = cells[cells[:, ROWS] > 0]
+    positions = full[:, CONFIDENCE] / full[:, ROWS]
+    diagram = reliability_of(width_edges(BINS), bins, positions, full[:, ROWS], full[:, CORRECT])
+    fine = union_of_cells(cells, sums.edges, BOOTSTRAP_CELLS)
+    ece, by_chance = ece_estimate(fine, diagram.ece, rng)
     return MethodScore(
         method=method,
         fitted_rows=fitted_rows,
-        accuracy=share_estimate(float(rows.correct.sum()), rows.correct.size),
-        confidence=float(rows.confidence.mean()),
-        gap=normal_estimate(rows.confidence - rows.correct),
-        nll=normal_estimate(rows.nll),
-        nll_change=normal_estimate(differences(rows.nll, before)),
-        brier=normal_estimate(rows.brier),
+        accuracy=share_estimate(float(full[:, CORRECT].sum()), sums.rows),
+        confidence=float(full[:, CONFIDENCE].sum()) / sums.rows,
+        gap=sums.estimate(number, GAP),
+        nll=sums.estimate(number, NLL),
+        nll_change=sums.change(number),
+        brier=sums.estimate(number, BRIER),
         ece=ece,
         ece_by_chance=by_chance,
         reliability=diagram,
-    )
-
-
-def taken(rows: Scores, kept: Array) -> Scores:
-    return Scores(
-        rows.confidence[kept],
-        rows.correct[kept],
-        rows.nll[kept],
-        rows.brier[kept],
-        rows.predictions[kept],
-        np.ones(1),
-        rows.dtype,
-    )
-
-
-def scores_at(examples: Examples, kept: Array, temperature: float) -> Scores:
-    """Rows where `kept`, at a temperature."""
-    return taken(score(replace(examples, weights=kept.astype(np.float64)), temperature), kept)
-
-
-def scores_by(examples: Examples, kept: Array, method: str, parameters: Parameters) -> Scores:
-    """Rows where `kept`, after a calibrator, in blocks."""
-    count = int(kept.sum())
-    scores, predictions = np.empty((kernels.SCORED, count)), np.empty(count, np.int64)
-    step, at = step_of(examples.classes), 0
-    for start in range(0, examples.rows, step):
-        index = start + np.flatnonzero(kept[start : start + step])
-        part = examples.taking(index)
-        p = np.maximum(FAMILIES[method].apply(logits_of(part), parameters), SMALLEST_POSITIVE)
-        here = slice(at, at + index.size)
-        score_probabilities(p, part.labels, part.soft, predictions[here], scores[:, here])
-        at += index.size
-    return Scores(
-        scores[kernels.CONFIDENCE],
-        scores[kernels.CORRECT],
-        scores[kernels.LOSS],
-        scores[kernels.BRIER],
-        predictions,
-        np.ones(1),
-        np.float64,
     )

@@ -1,7 +1,9 @@
 """Metrics of labelled predictions: calibration errors, proper scores, selective prediction.
 
-Each takes logits (or probabilities, if `input` says so) and targets, and gives a float; with
-`interval=True` an Estimate, with a bootstrap interval.
+Each takes logits (or probabilities, if `input` says so) and targets, or a Source of both, and
+gives a float; with `interval=True` an Estimate, with an interval. Up to 1,048,576 rows are looked
+at one by one; of more, sums over cells of confidence are kept, as `evaluate` does, and smooth ECE,
+KS and AURC are right to some four digits.
 """
 
 from __future__ import annotations
@@ -11,10 +13,11 @@ from typing import Unpack
 
 import numpy as np
 
-from hotmax._core import threads
 from hotmax._core.arrays import Array
-from hotmax._kernels.calibration.binning import add_class_bins
 from hotmax.calibration.binning import (
+    BINNINGS,
+    CONFIDENCE,
+    CORRECT,
     WEIGHT,
     bin_sums,
     check_bins,
@@ -24,10 +27,12 @@ from hotmax.calibration.binning import (
     width_edges,
 )
 from hotmax.calibration.estimate import Estimate
-from hotmax.calibration.examples import Examples, label_matrix, step_of
-from hotmax.calibration.ranks import Ranked
+from hotmax.calibration.exact_sums import CellSums
+from hotmax.calibration.examples import label_matrix
+from hotmax.calibration.ranks import Ranked, groups_aurc, groups_ks
 from hotmax.calibration.request import MetricOptions, Request, average, request
-from hotmax.calibration.scores import edge_type, row_probabilities, score_bins
+from hotmax.calibration.row_sums import BRIER, NLL, RowSums, add_class_sums
+from hotmax.calibration.scores import edge_type, row_probabilities, score
 from hotmax.calibration.smooth import smooth_error
 
 NORMS = ("l1", "l2", "max")
@@ -36,12 +41,16 @@ NORMS = ("l1", "l2", "max")
 # --- proper scores ----------------------------------------------------------------------------
 
 
-def nll(logits: object, targets: object, **options: Unpack[MetricOptions]) -> float | Estimate:
+def nll(
+    logits: object, targets: object = None, **options: Unpack[MetricOptions]
+) -> float | Estimate:
     """The mean negative log-likelihood, in nats: mean of -log softmax(x / T)[label].
 
     Args:
-        logits: (rows, classes), or any shape with the classes last.
-        targets: Labels, the class of each row; or the probabilities of its classes.
+        logits: (rows, classes), or any shape with the classes last; a Dask array or frame; or a
+            Source (`hotmax.io.source`).
+        targets: Labels, the class of each row; or the probabilities of its classes. A Source brings
+            its own.
         **options: sample_weight, ignore_index, where, input, temperature, interval, seed: see
             `MetricOptions`.
 
@@ -54,11 +63,15 @@ def nll(logits: object, targets: object, **options: Unpack[MetricOptions]) -> fl
         0.720095
     """
     asked = request(logits, targets, options)
-    losses = asked.scores().nll
-    return asked.answer(lambda weights: average(losses, weights))
+    if asked.large:
+        return asked.mean(NLL)
+    rows = asked.scores()
+    return asked.answer(lambda weights: average(rows.nll, weights), rows.weights)
 
 
-def brier(logits: object, targets: object, **options: Unpack[MetricOptions]) -> float | Estimate:
+def brier(
+    logits: object, targets: object = None, **options: Unpack[MetricOptions]
+) -> float | Estimate:
     """The Brier score: mean over rows of the sum over classes of (p - y)**2, from 0 to 2.
 
     Args:
@@ -70,11 +83,15 @@ def brier(logits: object, targets: object, **options: Unpack[MetricOptions]) -> 
         0.25
     """
     asked = request(logits, targets, options)
-    losses = asked.scores().brier
-    return asked.answer(lambda weights: average(losses, weights), 0.0, 2.0)
+    if asked.large:
+        return asked.mean(BRIER, 2.0)
+    rows = asked.scores()
+    return asked.answer(lambda weights: average(rows.brier, weights), rows.weights, 0.0, 2.0)
 
 
-def accuracy(logits: object, targets: object, **options: Unpack[MetricOptions]) -> float | Estimate:
+def accuracy(
+    logits: object, targets: object = None, **options: Unpack[MetricOptions]
+) -> float | Estimate:
     """The share of rows whose largest probability, the first of several, is the label's.
 
     Args:
@@ -86,8 +103,14 @@ def accuracy(logits: object, targets: object, **options: Unpack[MetricOptions]) 
         0.5
     """
     asked = request(logits, targets, options)
-    correct = asked.scores().correct
-    return asked.answer(lambda weights: average(correct, weights), 0.0, 1.0)
+    if asked.large:
+        return asked.from_cells(share_right, 1.0)
+    rows = asked.scores()
+    return asked.answer(lambda weights: average(rows.correct, weights), rows.weights, 0.0, 1.0)
+
+
+def share_right(sums: Array) -> float:
+    return float(sums[:, CORRECT].sum() / sums[:, WEIGHT].sum())
 
 
 # --- calibration errors -----------------------------------------------------------------------
@@ -112,7 +135,7 @@ def binned_error(sums: Array, norm: str, debiased: bool) -> float:
 
 def ece(
     logits: object,
-    targets: object,
+    targets: object = None,
     *,
     bins: int = 15,
     binning: str = "width",
@@ -156,33 +179,58 @@ def ece(
     asked = request(logits, targets, options)
     if classwise:
         return classwise_ece(asked, bins, binning, norm, debiased)
-    if binning == "width" and not asked.interval:
-        edges = width_edges(bins, edge_type(asked.examples, asked.temperature))
-        return binned_error(score_bins(asked.examples, asked.temperature, edges), norm, debiased)
+    if asked.large:
+        if binning not in BINNINGS:
+            raise ValueError(f'binning must be "width" or "mass", got {binning!r}')
+        places = width_edges(bins) if binning == "width" else None
+
+        def from_cells(sums: Array) -> float:
+            return binned_error(cells_in_bins(sums, bins, places), norm, debiased)
+
+        return asked.from_cells(from_cells, 1.0)
     rows = asked.scores()
     edges = edges_of(rows.confidence, rows.weights, bins, binning, rows.dtype)
 
     def statistic(weights: Array) -> float:
         return binned_error(bin_sums(rows.confidence, rows.correct, weights, edges), norm, debiased)
 
-    return asked.answer(statistic, 0.0, 1.0)
+    return asked.answer(statistic, rows.weights, 0.0, 1.0)
+
+
+def cells_in_bins(cells: Array, bins: int, edges: Array | None) -> Array:
+    """The sums of bins from those of cells: by edges, or where these are None of equal weight."""
+    position = cells[:, CONFIDENCE] / cells[:, WEIGHT]
+    edges = mass_edges(position, cells[:, WEIGHT], bins) if edges is None else edges
+    number = np.searchsorted(edges[1:-1], position, side="left")
+    sums = np.zeros((edges.size - 1, cells.shape[1]))
+    np.add.at(sums, number, cells)
+    return sums
+
+
+def binned(sums: RowSums, cells: Array) -> Array:
+    """The sums of the bins of equal width, which are unions of cells."""
+    starts = np.searchsorted(sums.edges, width_edges(sums.bins)[:-1])
+    bins: Array = np.add.reduceat(cells, starts, axis=0)
+    return bins
 
 
 def classwise_ece(
     asked: Request, bins: int, binning: str, norm: str, debiased: bool
 ) -> float | Estimate:
-    examples = asked.examples
-    asked.scores()  # which finds rows that hold nan
+    if binning == "width" and not asked.interval:
+        return binned_error(asked.sums(bins, classwise=True).class_sums(), norm, debiased)
+    edges_of(np.zeros(1), np.ones(1), bins, binning, np.float64)  # is `binning` one?
+    examples = asked.in_memory("a class-wise error with an interval, or with bins of equal mass,")
+    score(examples, asked.temperature)  # which finds rows that hold nan
     if binning == "width":
         inner = width_edges(bins, edge_type(examples, asked.temperature))[1:-1]
 
         def statistic(weights: Array) -> float:
-            sums = class_sums(examples, asked.temperature, weights, inner)
-            return binned_error(sums, norm, debiased)
+            sums = CellSums(examples.classes * bins, (1, 1, 1))
+            add_class_sums(sums, examples, asked.temperature, weights, inner)
+            return binned_error(sums.values().reshape(-1, bins, 3), norm, debiased)
 
-        return asked.answer(statistic, 0.0, 1.0)
-
-    edges_of(np.zeros(1), np.ones(1), bins, binning, np.float64)  # is `binning` one?
+        return asked.answer(statistic, examples.weights, 0.0, 1.0)
     p = row_probabilities(examples, asked.temperature, 0, examples.rows)
     q = label_matrix(examples)
     columns = [np.ascontiguousarray(p[:, c]) for c in range(examples.classes)]
@@ -199,38 +247,11 @@ def classwise_ece(
         power = 2 if norm == "l2" else 1
         return float(np.mean(np.power(errors, power)) ** (1 / power))
 
-    return asked.answer(by_mass, 0.0, 1.0)
-
-
-def class_sums(examples: Examples, temperature: float, weights: Array, inner: Array) -> Array:
-    """(classes, bins, 4): the sums of bins of each class's probability.
-
-    Rows come in order, and threads take classes: each sum has one order.
-    """
-    sums = np.zeros((examples.classes, inner.size + 1, 4))
-    step = 8 * step_of(examples.classes)
-    for first in range(0, examples.rows, step):
-        last = min(first + step, examples.rows)
-        p = row_probabilities(examples, temperature, first, last)
-        labels, soft, _ = examples.labels_of(first, last)
-        part = weights[first:last] if weights.size > 1 else weights
-
-        def work(
-            start: int,
-            stop: int,
-            p: Array = p,
-            labels: Array = labels,
-            soft: Array = soft,
-            part: Array = part,
-        ) -> None:
-            add_class_bins(p, labels, soft, part, inner, sums, start, stop)
-
-        threads.for_ranges(work, examples.classes, -(-examples.classes // 4))
-    return sums
+    return asked.answer(by_mass, examples.weights, 0.0, 1.0)
 
 
 def smooth_ece(
-    logits: object, targets: object, **options: Unpack[MetricOptions]
+    logits: object, targets: object = None, **options: Unpack[MetricOptions]
 ) -> float | Estimate:
     """The smooth calibration error: without bins, by a Gaussian kernel reflected at 0 and 1.
 
@@ -251,6 +272,8 @@ def smooth_ece(
         2023.
     """
     asked = request(logits, targets, options)
+    if asked.large:
+        return asked.from_cells(cells_smooth_error, 1.0)
     rows = asked.scores()
 
     def statistic(weights: Array) -> float:
@@ -258,10 +281,18 @@ def smooth_ece(
         residual = np.where(weight > 0, weight * (rows.correct - rows.confidence), 0.0)
         return smooth_error(rows.confidence, residual / weight.sum())[0]
 
-    return asked.answer(statistic, 0.0, 1.0)
+    return asked.answer(statistic, rows.weights, 0.0, 1.0)
 
 
-def ks(logits: object, targets: object, **options: Unpack[MetricOptions]) -> float | Estimate:
+def cells_smooth_error(cells: Array) -> float:
+    position = cells[:, CONFIDENCE] / cells[:, WEIGHT]
+    residual = (cells[:, CORRECT] - cells[:, CONFIDENCE]) / cells[:, WEIGHT].sum()
+    return smooth_error(position, residual)[0]
+
+
+def ks(
+    logits: object, targets: object = None, **options: Unpack[MetricOptions]
+) -> float | Estimate:
     """The Kolmogorov-Smirnov error: max over t of |mean of (correct - confidence) [conf <= t]|.
 
     Without bins: the largest gap between the cumulative sums of confidence and of correctness.
@@ -279,14 +310,18 @@ def ks(logits: object, targets: object, **options: Unpack[MetricOptions]) -> flo
         Gupta et al., Calibration of neural networks using splines, 2021.
     """
     asked = request(logits, targets, options)
-    ranked = Ranked(asked.scores())
-    return asked.answer(ranked.ks, 0.0, 1.0)
+    if asked.large:
+        return asked.from_cells(groups_ks, 1.0)
+    rows = asked.scores()
+    return asked.answer(Ranked(rows).ks, rows.weights, 0.0, 1.0)
 
 
 # --- by rank of confidence --------------------------------------------------------------------
 
 
-def aurc(logits: object, targets: object, **options: Unpack[MetricOptions]) -> float | Estimate:
+def aurc(
+    logits: object, targets: object = None, **options: Unpack[MetricOptions]
+) -> float | Estimate:
     """The area under the risk-coverage curve: the mean, over coverages, of the error among the most
     confident rows.
 
@@ -305,5 +340,7 @@ def aurc(logits: object, targets: object, **options: Unpack[MetricOptions]) -> f
         Geifman, Uziel and El-Yaniv, Bias-reduced uncertainty estimation, 2019.
     """
     asked = request(logits, targets, options)
-    ranked = Ranked(asked.scores())
-    return asked.answer(ranked.aurc, 0.0, 1.0)
+    if asked.large:
+        return asked.from_cells(groups_aurc, 1.0)
+    rows = asked.scores()
+    return asked.answer(Ranked(rows).aurc, rows.weights, 0.0, 1.0)

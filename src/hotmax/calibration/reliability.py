@@ -9,14 +9,27 @@ from typing import Any, Unpack
 import numpy as np
 
 from hotmax._core.arrays import Array
-from hotmax.calibration.binning import SQUARES, WEIGHT, bin_sums, check_bins, edges_of, means
-from hotmax.calibration.metrics import binned_error
+from hotmax.calibration.binning import (
+    BINNINGS,
+    CONFIDENCE,
+    CORRECT,
+    SQUARES,
+    WEIGHT,
+    bin_sums,
+    check_bins,
+    edges_of,
+    mass_edges,
+    means,
+    width_edges,
+)
+from hotmax.calibration.estimate import NORMAL
+from hotmax.calibration.metrics import binned, binned_error, cells_in_bins
 from hotmax.calibration.ranks import Ranked, groups_aurc, groups_risk
-from hotmax.calibration.request import MetricOptions, request
+from hotmax.calibration.request import MetricOptions, Request, request
+from hotmax.calibration.row_sums import RowSums
 from hotmax.calibration.smooth import smooth_curve, smooth_error
 
 POINTS = 256  # of the smooth curve
-NORMAL = 1.959963984540054  # the 97.5 % point of the normal distribution
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +131,7 @@ def reliability_of(
 
 def reliability(
     logits: object,
-    targets: object,
+    targets: object = None,
     *,
     bins: int = 15,
     binning: str = "width",
@@ -143,11 +156,37 @@ def reliability(
     asked = request(logits, targets, options)
     if asked.interval:
         raise ValueError("reliability has its intervals already: leave interval out")
+    if asked.large:
+        return large_reliability(asked, bins, binning)
     rows = asked.scores()
     edges = edges_of(rows.confidence, rows.weights, bins, binning, rows.dtype)
     weights = np.broadcast_to(rows.weights, rows.confidence.shape)
     sums = bin_sums(rows.confidence, rows.correct, rows.weights, edges)
     return reliability_of(edges, sums, rows.confidence, weights, weights * rows.correct)
+
+
+def large_reliability(asked: Request, bins: int, binning: str) -> Reliability:
+    """From cells of confidence; the edges of bins of equal weight are those of cells."""
+    if binning not in BINNINGS:
+        raise ValueError(f'binning must be "width" or "mass", got {binning!r}')
+    sums = asked.sums(bins)
+    cells = sums.cells.values()
+    if binning == "width":
+        return diagram_of(sums, cells)
+    full = cells[cells[:, WEIGHT] > 0]
+    positions = full[:, CONFIDENCE] / full[:, WEIGHT]
+    edges = mass_edges(positions, full[:, WEIGHT], bins)
+    inside = cells_in_bins(full, bins, edges)
+    return reliability_of(edges, inside, positions, full[:, WEIGHT], full[:, CORRECT])
+
+
+def diagram_of(sums: RowSums, cells: Array) -> Reliability:
+    """The diagram of bins of equal width, which are unions of cells."""
+    full = cells[cells[:, WEIGHT] > 0]
+    positions = full[:, CONFIDENCE] / full[:, WEIGHT]
+    edges = width_edges(sums.bins)
+    bins = binned(sums, cells)
+    return reliability_of(edges, bins, positions, full[:, WEIGHT], full[:, CORRECT])
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +222,7 @@ class RiskCoverage:
 
 
 def risk_coverage(
-    logits: object, targets: object, **options: Unpack[MetricOptions]
+    logits: object, targets: object = None, **options: Unpack[MetricOptions]
 ) -> RiskCoverage:
     """The risk-coverage curve: the error among the most confident rows, for each share of them.
 
@@ -197,5 +236,10 @@ def risk_coverage(
         array([0.    , 0.5   , 0.3333])
     """
     asked = request(logits, targets, options)
-    sums = Ranked(asked.scores()).sums(asked.examples.weights)
+    if asked.large:
+        sums = asked.sums().cells.values()
+        sums = sums[sums[:, WEIGHT] > 0]
+    else:
+        rows = asked.scores()
+        sums = Ranked(rows).sums(rows.weights)
     return RiskCoverage(*groups_risk(sums), groups_aurc(sums))

@@ -9,7 +9,6 @@ import numpy as np
 
 from hotmax._core.arrays import Array
 from hotmax._kernels.calibration import rows as kernels
-from hotmax._kernels.calibration.binning import add_bins
 from hotmax._softmax.functions import softmax
 from hotmax.calibration.examples import Examples, absent_at, blocks_of, over_blocks, raise_first
 
@@ -53,24 +52,6 @@ def score(examples: Examples, temperature: float) -> Scores:
         examples.weights,
         edge_type(examples, temperature),
     )
-
-
-def score_bins(examples: Examples, temperature: float, edges: Array) -> Array:
-    """The sums of bins of all rows, without keeping anything for each row."""
-    inner, count = edges[1:-1], blocks_of(examples.rows, examples.classes)
-    sums, trouble = np.zeros((count, inner.size + 1, 5)), np.zeros((count, 2), np.int64)
-
-    def work(number: int, start: int, stop: int) -> None:
-        scores, predictions = np.empty((kernels.SCORED, stop - start)), np.empty(stop - start, int)
-        trouble[number] = score_rows(examples, temperature, start, stop, predictions, scores)
-        _, _, weights = examples.labels_of(start, stop)
-        confidence, correct = scores[kernels.CONFIDENCE], scores[kernels.CORRECT]
-        add_bins(confidence, correct, weights, inner, sums[number])
-
-    over_blocks(examples.rows, examples.classes, work)
-    raise_first(trouble, examples)
-    total: Array = sums.sum(0)
-    return total
 
 
 def score_rows(

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from hotmax._core.arrays import Array
-from hotmax._core.checks import as_integer
+from hotmax._core.checks import as_integer, as_seed
 from hotmax.calibration.binning import BINS
 from hotmax.calibration.calibrators import Calibrator, calibrator_for
-from hotmax.calibration.examples import Examples, label_matrix, read
+from hotmax.calibration.examples import Examples, label_matrix
 from hotmax.calibration.families import FAMILIES, SMALLEST_POSITIVE, logits_of, used
 from hotmax.calibration.one_standard_error import compare_losses, mean_and_error
+from hotmax.calibration.reservoir import rows_to_fit
+from hotmax.calibration.row_parts import RowParts, Split, row_parts
 
 MATRIX_CLASSES = 30  # up to which matrix scaling is a candidate by default
 
@@ -44,13 +46,15 @@ class Selection:
         chosen: The simplest method whose nll lies within one standard error of the best.
         best: The method with the least nll.
         candidates: All of them, from the simplest on.
-        calibrator: The chosen one, fitted to all rows.
+        calibrator: The chosen one, fitted to these rows; a temperature to all.
+        rows: The rows that were compared on: all, or drawn from them.
     """
 
     chosen: str
     best: str
     candidates: tuple[Candidate, ...]
     calibrator: Calibrator
+    rows: int = 0
 
     def __str__(self) -> str:
         lines = [f"{'method':<12} {'nll':>9} {'error':>9} {'over best':>10} {'error':>9}"]
@@ -81,7 +85,7 @@ def row_losses(method: str, train: Examples, test: Examples, penalty: float) -> 
 
 def select(
     logits: object,
-    targets: object,
+    targets: object = None,
     *,
     candidates: Sequence[str] | None = None,
     folds: int = 5,
@@ -90,6 +94,7 @@ def select(
     ignore_index: int | None = None,
     where: object = None,
     input: str = "logits",
+    max_rows: int | None = None,
 ) -> Selection:
     """Choose a calibrator by cross-validated nll: the simplest within one error of the best.
 
@@ -98,10 +103,11 @@ def select(
         candidates: Methods of `Calibrator`; by default identity, temperature, ensemble and vector,
             matrix for up to 30 classes, and Platt and beta for two.
         folds: Of the cross-validation.
-        seed: Of the shuffle that makes the folds.
+        seed: Of the shuffle that makes the folds, and of the draw of rows.
+        max_rows: The most rows to compare on, drawn at random: as in `Calibrator`.
 
     Returns:
-        A Selection: the table of candidates, and the chosen calibrator fitted to all rows.
+        A Selection: the table of candidates, and the chosen calibrator.
 
     Example:
         >>> import numpy as np, hotmax as hm
@@ -111,16 +117,28 @@ def select(
         >>> hm.calibration.select(logits, labels).chosen
         'temperature'
     """
-    examples = used(
-        read(
-            logits,
-            targets,
-            sample_weight=sample_weight,
-            ignore_index=ignore_index,
-            where=where,
-            input=input,
-        )
+    rows = row_parts(
+        logits,
+        targets,
+        sample_weight=sample_weight,
+        ignore_index=ignore_index,
+        where=where,
+        input=input,
     )
+    return select_rows(rows, None, candidates, folds, as_seed(seed), input, max_rows)
+
+
+def select_rows(
+    rows: RowParts,
+    split: Split | None = None,
+    candidates: Sequence[str] | None = None,
+    folds: int = 5,
+    seed: int = 0,
+    input: str = "logits",
+    max_rows: int | None = None,
+) -> Selection:
+    """select, on rows of any number, or on those of a split."""
+    examples = used(rows_to_fit(rows, max_rows, seed, split))
     k = examples.classes
     if candidates is None:
         candidates = ["identity", "temperature", "ensemble", "vector"]
@@ -150,5 +168,9 @@ def select(
         means = mean_and_error(losses[method], w)
         size = FAMILIES[method].size(k, BINS)
         table.append(Candidate(method, size, *means, *compared.excess[method]))
-    calibrator = calibrator_for(compared.chosen, input)._fit(examples)
-    return Selection(compared.chosen, compared.best, tuple(table), calibrator)
+    calibrator = calibrator_for(compared.chosen, input)
+    if compared.chosen == "temperature":
+        calibrator._fit_rows(rows, split)  # which takes all of them
+    else:
+        calibrator._fit(examples)
+    return Selection(compared.chosen, compared.best, tuple(table), calibrator, examples.rows)

@@ -1,104 +1,54 @@
 """fit_temperature: the one temperature that makes the labels most likely, exactly.
 
-The negative log-likelihood is convex in 1 / T. A safeguarded Newton iteration finds its minimum: on
-a subsample first, then on all rows, with the third derivative from the difference of curvatures.
+Rows that fit into memory are searched by Newton's iteration (`search`). For others a subsample
+gives a first guess, one pass evaluates the likelihood at points around it, and the minimum is that
+of the Hermite interpolant.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from hotmax._core.checks import as_bool
-from hotmax.calibration.examples import Examples, read
-from hotmax.calibration.likelihood import Likelihood, Point
-from hotmax.calibration.temperature_fit import (
-    ANTI_CORRELATED,
-    NO_INFORMATION,
-    SEPARABLE,
-    TemperatureFit,
+from hotmax.calibration.examples import Examples, no_rows
+from hotmax.calibration.hermite import interpolant
+from hotmax.calibration.likelihood import MomentsAt, PassLikelihood, Point
+from hotmax.calibration.passes import Tell
+from hotmax.calibration.row_parts import RowParts, Split, row_parts
+from hotmax.calibration.search import (
+    LEAST_ROWS,
+    QUANTILE,
+    SUBSAMPLE_ENTRIES,
+    NewtonSearch,
+    at_limit,
+    fit_examples as fit_examples,
+    mean_nll,
+    newton_start,
+    profile,
+    rescaled,
+    result_at,
+    scale_of,
+    searched,
 )
+from hotmax.calibration.temperature_fit import SEPARABLE, TemperatureFit
 
-SUBSAMPLE_ENTRIES = 1 << 19  # entries of the subsample that the search starts from, at most
-LEAST_ROWS = 2048  # of it
-SMALL_STEP = 1e-6  # a relative step after which the error is of the size of its square, or less
-LIMIT = 500  # evaluations; doubling crosses the whole range of float64 in fewer
-QUANTILE = 3.841458820694124  # of chi-squared with one degree of freedom: 95 %
 CURVE = 31  # points of the curve
-NARROW = 0.02  # relative width up to which the likelihood is a cubic to all digits that matter
-
-
-@dataclass
-class NewtonSearch:
-    """Newton's iteration for the minimum, within a bracket that every evaluation narrows."""
-
-    bend: float = 0.0
-    low: float = 0.0
-    high: float = math.inf
-    last: Point | None = None
-    evaluations: int = 0
-    converged: bool = False
-
-    def step(self, point: Point) -> float:
-        """The relative step from a point, with the third derivative taken in."""
-        if self.last is not None:
-            self.bend = point.bend(self.last) or self.bend
-        step = point.step
-        damped = 1.0 + self.bend * step
-        return step / damped if 0.5 < damped < 2.0 else step
-
-    def next(self, inverse: float, step: float) -> float:
-        there = inverse * min(max(1.0 + step, 1 / 8), 8.0)
-        if self.low < there < self.high:
-            return there
-        if self.low > 0.0 and self.high < math.inf:
-            return self.low * math.sqrt(self.high / self.low)
-        return inverse / 8 if there <= self.low else inverse * 8
-
-    def run(
-        self,
-        likelihood: Likelihood,
-        inverse: float,
-        stop: Callable[[NewtonSearch, Point, float], bool],
-    ) -> Point:
-        """The minimum, from a first guess; or the point at which `stop` says so."""
-        while True:
-            point = likelihood.at(inverse)
-            self.evaluations += 1
-            if point.gradient < 0.0:
-                self.low = inverse
-            else:
-                self.high = inverse
-            step = self.step(point)
-            self.last = point
-            size = abs(step)
-            if size <= SMALL_STEP:
-                return self.after(point, step)
-            if self.evaluations >= LIMIT or stop(self, point, step):
-                return point
-            inverse = self.next(inverse, step)
-            if not 0.0 < inverse < math.inf:
-                return point
-
-    def after(self, point: Point, step: float) -> Point:
-        """The point a small step further, by Taylor's series: right to the cube of the step."""
-        self.converged = True
-        third = self.bend * point.curvature
-        return Point(
-            point.inverse * (1.0 + step),
-            point.weight,
-            point.nll + step * (point.gradient + step * point.curvature / 2),
-            point.gradient + step * (point.curvature + step * third),
-            point.curvature * (1.0 + 2.0 * step) + 2.0 * step * third,
-        )
+MOST_IN_MEMORY = 1 << 22  # entries up to which rows are brought into memory
+RUNS = 16  # ranges of rows, evenly spaced, that the subsample of larger data is made of
+NODES = (-1.0, -0.6, 0.0, 0.6, 1.0)  # where a pass evaluates the likelihood, in widths
+PASSES = 3  # that look for the minimum by interpolation, before Newton's iteration does
+WIDE = 0.2  # relative width of intervals up to which a further pass would not pay
+AGREEMENT = 1e-7  # of minima with and without one of the nodes: the better is then right to 1e-12
 
 
 def fit_temperature(
     logits: object,
-    targets: object,
+    targets: object = None,
     *,
     sample_weight: object = None,
     ignore_index: int | None = None,
@@ -110,14 +60,16 @@ def fit_temperature(
 
     Args:
         logits: (rows, classes), or any shape with the classes last. -inf is a class that is not
-            there. A memory-mapped array is read in blocks of rows, and never copied as a whole.
-        targets: Labels, the class of each row; or the probabilities of its classes.
+            there. A memory-mapped array, a Dask array or a Source (`hotmax.io.source`) is read in
+            blocks of rows, and never held as a whole.
+        targets: Labels, the class of each row; or the probabilities of its classes. A Source brings
+            its own.
         sample_weight: The weight of each row: 2 counts as two rows.
         ignore_index: A label whose rows are left out, whatever their logits hold.
         where: Bools that broadcast against logits; classes at False are not there.
         input: "probabilities" if `logits` holds those; their logarithms are then the logits.
-        curve: Also evaluate the likelihood over a range of temperatures, for the fit's `plot`:
-            some 30 further passes over the logits.
+        curve: Also evaluate the likelihood over a range of temperatures, for the fit's `plot`: a
+            further pass over the logits.
 
     Returns:
         A TemperatureFit: the temperature, its 95 % interval, the likelihood before and after.
@@ -140,7 +92,7 @@ def fit_temperature(
     Reference:
         Guo, Pleiss, Sun and Weinberger, On calibration of modern neural networks, 2017.
     """
-    examples = read(
+    rows = row_parts(
         logits,
         targets,
         sample_weight=sample_weight,
@@ -150,217 +102,122 @@ def fit_temperature(
         any_weight=True,
     )
     curve = as_bool(curve, "curve")
-    fit = fit_examples(examples)
-    return replace(fit, curve=curve_of(examples, fit)) if curve else fit
+    fit = fit_rows(rows)
+    return replace(fit, curve=curve_of(rows, fit)) if curve else fit
 
 
-def curve_of(examples: Examples, fit: TemperatureFit) -> tuple[tuple[float, float], ...]:
+def curve_of(rows: RowParts, fit: TemperatureFit) -> tuple[tuple[float, float], ...]:
     """(temperature, mean nll) from well below to well above what matters: 1, T, its interval."""
-    likelihood = Likelihood(examples)
     marks = [t for t in (fit.temperature, *fit.interval) if 0.0 < t < math.inf]
     if not marks or (max(marks) < 1e3 and min(marks) > 1e-3):
         marks.append(1.0)
     grid = np.geomspace(min(marks) / 1.8, max(marks) * 1.8, CURVE)
     points = np.unique([*grid, *(t for t in marks if t in (1.0, fit.temperature))])
-    return tuple((float(t), mean_nll(likelihood, 1.0 / float(t))) for t in points)
+    found = rows.run(MomentsAt(tuple(1.0 / t for t in points.tolist()))).points()
+    return tuple((float(t), at.nll / at.weight) for t, at in zip(points, found, strict=True))
 
 
-def fit_examples(examples: Examples) -> TemperatureFit:
-    exponent = scale_of(examples)
-    if exponent:
-        scaled = np.ldexp(examples.x.astype(np.float64), -exponent)
-        fit = fit_examples(replace(examples, x=scaled))
-        before = mean_nll(Likelihood(examples), 1.0)
-        return rescaled(fit, exponent, before)
-    likelihood = Likelihood(examples)
-    if likelihood.misses == 0.0:
-        return at_limit(likelihood, SEPARABLE)
-    search = NewtonSearch()
-    inverse = first_guess(likelihood, search)
-    flat: list[Point] = []
+def fit_rows(
+    rows: RowParts, split: Split | None = None, tell: Callable[[int], Tell] | None = None
+) -> TemperatureFit:
+    """The fit to rows of any number, or to those of a split.
 
-    def hopeless(search: NewtonSearch, point: Point, step: float) -> bool:
-        """Is the slope at 1 / T = 0 upward already? Asked once, if the search goes down."""
-        if search.low == 0.0 and (step < -0.5 or search.evaluations > 4) and not flat:
-            flat.append(likelihood.flat())
-            return flat[0].upward
-        return False
-
-    point = search.run(likelihood, inverse, hopeless)
-    if flat and flat[0].upward:
-        return at_limit(likelihood, ANTI_CORRELATED if flat[0].curvature > 0.0 else NO_INFORMATION)
-    width = math.sqrt(QUANTILE / point.curvature) if point.curvature > 0.0 else math.inf
-    factor = math.exp(min(width, 700.0))
-    temperature = 1.0 / point.inverse
-    return TemperatureFit(
-        temperature=temperature,
-        interval=profile(likelihood, point, search.bend),
-        interval_by_information=(temperature / factor, temperature * factor),
-        nll=point.nll / point.weight,
-        nll_before=mean_nll(likelihood, 1.0),
-        gradient=-point.gradient / point.weight,
-        iterations=search.evaluations,
-        converged=search.converged,
-        diagnosis=None,
-        rows=point.weight,
-    )
-
-
-def mean_nll(likelihood: Likelihood, inverse: float) -> float:
-    point = likelihood.at(inverse)
-    return point.nll / point.weight
-
-
-def subsample(examples: Examples) -> Examples:
-    """Every n-th row: few enough to cost little, from everywhere."""
-    rows = max(SUBSAMPLE_ENTRIES // examples.classes, LEAST_ROWS)
-    sample = examples.taking(slice(None, None, -(-examples.rows // rows)))
-    x, labels = np.ascontiguousarray(sample.x), np.ascontiguousarray(sample.labels)
-    return replace(sample, x=x, labels=labels)
-
-
-def first_guess(likelihood: Likelihood, search: NewtonSearch) -> float:
-    """1 / T from a subsample; on few rows, from the factor of the logits."""
-    sample = subsample(likelihood.examples)
-    if 2 * sample.rows > likelihood.examples.rows:
-        return guess(likelihood)
-    if not sample.weight_of_rows().any():
-        return guess(likelihood)
-    part = Likelihood(sample)
-    if part.misses == 0.0:
-        return guess(likelihood)
-    trial = NewtonSearch()
-    point = trial.run(part, guess(part), lambda s, p, step: abs(step) < 1e-4 or s.evaluations > 20)
-    search.bend = trial.bend
-    there = point.inverse * (1.0 + point.step)
-    return there if trial.low > 0.0 and 0.0 < there < math.inf else point.inverse
-
-
-def guess(likelihood: Likelihood) -> float:
-    """One Newton step from 1 / T = 0, or, where that leads astray, one over the logits' factor."""
-    flat = likelihood.flat()
-    if not flat.curvature > 0.0:
-        return 1.0
-    unit = math.sqrt(flat.weight / flat.curvature)
-    step = -flat.gradient / flat.curvature
-    return min(max(step, 0.1 * unit), 10.0 * unit)
-
-
-def at_limit(likelihood: Likelihood, diagnosis: str) -> TemperatureFit:
-    """The result where the optimum is no positive number."""
-    flat = likelihood.flat()
-    if not flat.curvature > 0.0:
-        diagnosis = NO_INFORMATION
-    if diagnosis == NO_INFORMATION:
-        temperature, best, interval = 1.0, flat.nll, (0.0, math.inf)
-    else:
-        upward = diagnosis == ANTI_CORRELATED
-        temperature = math.inf if upward else 0.0
-        unit = math.sqrt(flat.weight / flat.curvature)
-        # At T = 0 the ties of each row share its mass: at a huge 1 / T they do too.
-        best = flat.nll if upward else likelihood.at(unit * 2.0**400).nll
-        edge = crossing(likelihood, best, flat, unit, 0.0, math.inf, upward)
-        interval = (edge, math.inf) if upward else (0.0, edge)
-    return TemperatureFit(
-        temperature=temperature,
-        interval=interval,
-        interval_by_information=interval,
-        nll=best / flat.weight,
-        nll_before=mean_nll(likelihood, 1.0),
-        gradient=0.0,
-        iterations=0,
-        converged=True,
-        diagnosis=diagnosis,
-        rows=flat.weight,
-    )
-
-
-# --- intervals --------------------------------------------------------------------------------
-
-
-def profile(likelihood: Likelihood, best: Point, bend: float) -> tuple[float, float]:
-    """Temperatures at which twice the log-likelihood has fallen by QUANTILE."""
-    if not best.curvature > 0.0:
-        return 0.0, math.inf
-    width = math.sqrt(QUANTILE / best.curvature)
-    down, up = -width, width
-    for _ in range(20):
-        down = -width / math.sqrt(max(1.0 + bend * down * 2 / 3, 0.1))
-        up = width / math.sqrt(max(1.0 + bend * up * 2 / 3, 0.1))
-    least, most = best.inverse * max(1.0 + down, 0.05), best.inverse * (1.0 + up)
-    if width < NARROW:
-        return 1.0 / most, 1.0 / least
-    flat = likelihood.flat()
-    return (
-        crossing(likelihood, best.nll, flat, most, best.inverse, math.inf, True),
-        crossing(likelihood, best.nll, flat, least, 0.0, best.inverse, False),
-    )
-
-
-def crossing(
-    likelihood: Likelihood,
-    best: float,
-    flat: Point,
-    inverse: float,
-    low: float,
-    high: float,
-    upward: bool,
-) -> float:
-    """The T at which the nll exceeds `best` by QUANTILE / 2, with 1 / T between low and high.
-
-    Newton's iteration on the square root of the excess, which is nearly a straight line.
+    Rows that fit into memory are brought there. Others take one pass as a rule: a subsample gives
+    a first guess and its standard error, the pass evaluates the likelihood at points around it, and
+    the minimum is that of the Hermite interpolant. `tell(number of the pass)` shows its progress.
     """
-    if not upward and flat.nll - best <= QUANTILE / 2:
-        return math.inf
-    aim = math.sqrt(QUANTILE)
-    for _ in range(LIMIT):
-        point = likelihood.at(inverse)
-        root = math.sqrt(max(2.0 * (point.nll - best), 0.0))
-        if (root < aim) == upward:
-            low = inverse
+    if rows.rows * rows.classes <= MOST_IN_MEMORY:
+        examples = rows.all_rows()
+        examples = examples if split is None else split.of(examples)
+        if not examples.weight_of_rows().any():
+            raise no_rows()
+        return fit_examples(examples)
+    return PassFit(rows, split, tell).run()
+
+
+class PassFit:
+    """The fit to more rows than memory holds."""
+
+    def __init__(
+        self, rows: RowParts, split: Split | None, tell: Callable[[int], Tell] | None
+    ) -> None:
+        self.rows, self.split, self.tell = rows, split, tell
+        self.passes = 0
+        self.companion: Any = None  # a job that the first pass does too
+        self.likelihood: PassLikelihood | None = None
+
+    def run(self) -> TemperatureFit:
+        sample = self.sample()
+        exponent = scale_of(sample)
+        likelihood = PassLikelihood(self.rows, self.split, exponent)
+        likelihood.companion = self.companion
+        self.likelihood = likelihood
+        guess = self.guess(sample, exponent)
+        if guess is None:
+            return self.by_newton(likelihood, exponent)
+        centre, width = guess
+        before = math.ldexp(1.0, exponent) if exponent < 1024 else math.inf
+        while self.passes < PASSES and before < math.inf:
+            points = self.evaluated(
+                likelihood, (before, *(centre * (1 + width * t) for t in NODES))
+            )
+            first, nodes = points[0], points[1:]
+            if likelihood.misses == 0:
+                break
+            curve = interpolant(nodes, centre, width)
+            root = curve.root()
+            if root is None:  # look further, where the nearest point leads
+                near = nodes[0] if nodes[0].gradient > 0.0 else nodes[-1]
+                step = near.step
+                if not abs(step) < 0.5:
+                    break
+                centre, width = near.inverse * (1.0 + step), min(max(4 * width, abs(step)), 0.1)
+                continue
+            far = max(nodes, key=lambda point: abs(curve.place(point) - root))
+            fewer = interpolant([p for p in nodes if p is not far], centre, width).root()
+            apart = math.inf if fewer is None else abs(fewer - root) * width
+            if apart <= AGREEMENT:
+                best = curve.at(root)
+                interval = profile(likelihood, best, curve.bend(root), WIDE)
+                mean = first.nll / first.weight
+                fit = result_at(best, interval, mean, self.passes, True)
+                return rescaled(fit, exponent, mean) if exponent else fit
+            centre, width = curve.inverse(root), max(min(width / 8, 100 * apart), 1e-3)
+        return self.by_newton(likelihood, exponent)
+
+    def evaluated(self, likelihood: PassLikelihood, inverses: tuple[float, ...]) -> list[Point]:
+        self.passes += 1
+        return likelihood.points(inverses, self.tell(self.passes) if self.tell else None)
+
+    def sample(self) -> Examples:
+        """Rows from everywhere, few enough to cost little: the same for every division in parts."""
+        length = max(max(SUBSAMPLE_ENTRIES // self.rows.classes, LEAST_ROWS) // RUNS, 1)
+        starts = [number * self.rows.rows // RUNS for number in range(RUNS)]
+        return self.rows.in_ranges(starts, length, self.split)
+
+    def guess(self, sample: Examples, exponent: int) -> tuple[float, float] | None:
+        """1 / T of the subsample and the width of the nodes around it; None if it has none."""
+        if exponent:
+            sample = replace(sample, x=np.ldexp(sample.x.astype(np.float64), -exponent))
+        if not sample.weight_of_rows().any():
+            return None
+        fit = fit_examples(sample)
+        if fit.diagnosis or not fit.converged:
+            return None
+        low, high = fit.interval_by_information
+        error = math.log(high / low) / (2 * math.sqrt(QUANTILE))
+        if not error < 0.05:
+            return None
+        return 1.0 / fit.temperature, min(max(4.0 * error, 2e-3), 0.1)
+
+    def by_newton(self, likelihood: PassLikelihood, exponent: int) -> TemperatureFit:
+        """A pass for each step: where labels are separable, or hardly tell a temperature."""
+        if likelihood.misses < 0:
+            likelihood.flat()
+        if likelihood.misses == 0:
+            fit = at_limit(likelihood, SEPARABLE)
         else:
-            high = inverse
-        step = (aim - root) * root / point.gradient if point.gradient else math.inf
-        if abs(step) <= 1e-10:
-            break
-        there = inverse * min(max(1.0 + step, 1 / 8), 8.0)
-        if not low < there < high:
-            if low > 0.0 and high < math.inf:
-                there = low * math.sqrt(high / low)
-            else:
-                there = inverse * 8 if high == math.inf else inverse / 8
-        if there == inverse:
-            break
-        inverse = there
-    return 1.0 / inverse
-
-
-# --- logits at the ends of the range of float64 -----------------------------------------------
-
-
-def scale_of(examples: Examples) -> int:
-    """The exponent to take out of logits whose squares would not be numbers."""
-    if examples.x.dtype != np.float64 or examples.probabilities:
-        return 0
-    part = subsample(examples).x
-    sizes = np.abs(part[np.isfinite(part)])
-    exponent = math.frexp(float(sizes.max()))[1] if sizes.size else 0
-    return exponent if abs(exponent) > 400 else 0
-
-
-def rescaled(fit: TemperatureFit, exponent: int, before: float) -> TemperatureFit:
-    def scale(temperature: float) -> float:
-        with np.errstate(over="ignore", under="ignore"):
-            return float(np.ldexp(temperature, exponent))
-
-    def both(interval: tuple[float, float]) -> tuple[float, float]:
-        return scale(interval[0]), scale(interval[1])
-
-    unscaled = fit.diagnosis == NO_INFORMATION
-    return replace(
-        fit,
-        temperature=fit.temperature if unscaled else scale(fit.temperature),
-        interval=both(fit.interval),
-        interval_by_information=both(fit.interval_by_information),
-        nll_before=before,
-    )
+            fit = searched(likelihood, NewtonSearch(), newton_start(likelihood.flat()))
+        if not exponent:
+            return fit
+        return rescaled(fit, exponent, mean_nll(PassLikelihood(self.rows, self.split), 1.0))

@@ -21,10 +21,15 @@
 Labels are integers, or text that names a class; "label", "y" and "target" are read as "labels" is.
 Large .npy and .safetensors files, and large arrays that are stored uncompressed in an .npz, are
 memory-mapped. .parquet needs pyarrow: pip install "hotmax[files]".
+
+`source` reads any number of rows in blocks: a directory, a pattern or a list of such files, a zarr
+array, a Dask array or frame.
 """
 
+from hotmax.calibration.source import Source
 from hotmax.io.predictions import Predictions, read
+from hotmax.io.sources import source
 from hotmax.io.token_logprobs import TokenLogprobs
 from hotmax.io.writing import write
 
-__all__ = ["Predictions", "TokenLogprobs", "read", "write"]
+__all__ = ["Predictions", "Source", "TokenLogprobs", "read", "source", "write"]

@@ -44,17 +44,19 @@ def read_npy(path: Path, wanted: Wanted) -> Found:
         if file.read(4) == b"PK\x03\x04":
             raise ValueError(f"{path} is an .npz file inside: rename it")
         file.seek(0)
-        array = array_of(file, 0, path.stat().st_size, path, str(path))
+        array = array_of(file, 0, path.stat().st_size, path, str(path), wanted.least_mapped)
     return Found(array, "the array", None, None, None, row_place)
 
 
-def array_of(file: BinaryIO, start: int, size: int, path: Path, what: str) -> Array:
+def array_of(
+    file: BinaryIO, start: int, size: int, path: Path, what: str, least_mapped: int | None
+) -> Array:
     """The array whose .npy form lies at `start` of a file, and ends at `size`."""
     file.seek(start)
     shape, fortran, dtype = header_of(file, what)
     offset = file.tell()
     check_length(what, size - offset, math.prod(shape) * dtype.itemsize)
-    return array_at(path, dtype, shape, offset, "F" if fortran else "C")
+    return array_at(path, dtype, shape, offset, least_mapped, "F" if fortran else "C")
 
 
 def check_length(what: str, there: int, declared: int) -> None:
@@ -117,11 +119,16 @@ def parsed_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def array_at(
-    path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int, order: Any = "C"
+    path: Path,
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    offset: int,
+    least_mapped: int | None,
+    order: Any = "C",
 ) -> Array:
     """The array at an offset of a file: mapped if it is large."""
     count = math.prod(shape)
-    if count * dtype.itemsize >= MAPPED:
+    if count * dtype.itemsize >= (MAPPED if least_mapped is None else least_mapped):
         return np.asarray(np.memmap(path, dtype, "r", offset, shape, order))
     with path.open("rb") as file:
         file.seek(offset)
@@ -181,7 +188,7 @@ def read_npz(path: Path, wanted: Wanted) -> Found:
 
                 def load(name: str) -> Array:
                     nonlocal most
-                    array = member_of(archive, members[name], path, most)
+                    array = member_of(archive, members[name], path, most, wanted.least_mapped)
                     most = max(array.size, LARGE_COUNT) if most is None else most
                     return array
 
@@ -247,7 +254,11 @@ def checked_members(
 
 
 def member_of(
-    archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, most: int | None
+    archive: zipfile.ZipFile,
+    info: zipfile.ZipInfo,
+    path: Path,
+    most: int | None,
+    least_mapped: int | None,
 ) -> Array:
     """The array of a member; a ValueError if its header declares more than `most` entries."""
     what = f"{path}: array {info.filename.removesuffix('.npy')!r}"
@@ -261,11 +272,12 @@ def member_of(
         raise zipfile.BadZipFile(
             f"{info.filename} cannot have {info.file_size} bytes, of {info.compress_size}"
         )
-    if stored and info.file_size >= MAPPED and not encrypted:
+    limit = MAPPED if least_mapped is None else least_mapped
+    if stored and info.file_size >= limit and not encrypted:
         with path.open("rb") as file:
             start = start_of(file, info)
             size = min(start + info.file_size, path.stat().st_size)
-            return array_of(file, start, size, path, what)
+            return array_of(file, start, size, path, what, least_mapped)
     with archive.open(info) as member:
         shape, fortran, dtype = header_of(member, what)
         if most is not None and math.prod(shape) > most:

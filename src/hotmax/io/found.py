@@ -21,6 +21,7 @@ class Wanted:
     logits: str | None
     labels: str | None
     probabilities: bool
+    least_mapped: int | None = None  # bytes from which an array stays in its file; None: the usual
 
 
 @dataclass(frozen=True)

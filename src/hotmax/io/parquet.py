@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,17 @@ LONGEST_FOOTER = 1 << 26  # bytes of metadata: 400,000 columns, which pyarrow ho
 
 
 def read_parquet(path: Path, wanted: Wanted) -> Found:
+    with opened_parquet(path) as file:
+        chosen = chosen_columns(file, path, wanted)
+        logits, labels = fill(file, path, chosen)
+        what = f"column {chosen.logits[0]!r}" if chosen.as_list else "the table"
+        source = None if chosen.label is None else f"column {chosen.label!r}"
+        return Found(logits, what, labels, source, chosen.class_names, row_place)
+
+
+@contextmanager
+def opened_parquet(path: Path) -> Iterator[Any]:
+    """The file, mapped; what Arrow cannot read is a ValueError, and memory that ran out is not."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -25,13 +39,23 @@ def read_parquet(path: Path, wanted: Wanted) -> Found:
         raise ImportError('.parquet files need pyarrow: pip install "hotmax[files]"') from None
     check_footer(path)
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            return tables_of(file, path, wanted)
+        with pq.ParquetFile(path, memory_map=True, page_checksum_verification=True) as file:
+            yield file
     except MemoryError:  # Arrow's own is one of its exceptions too
         raise
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:
+        if is_memory(error):
+            raise MemoryError(first_line(error)) from None
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         reason = first_line(error)
         raise ValueError(f"{path} is not a Parquet file, or is damaged: {reason}") from None
+
+
+def is_memory(error: Exception) -> bool:
+    """Did memory run out? Arrow's decoders say so in words."""
+    text = str(error).lower()
+    return any(words in text for words in ("malloc of size", "out of memory", "bad_alloc"))
 
 
 def check_footer(path: Path) -> None:
@@ -78,7 +102,22 @@ def content_of(kind: Any) -> str:
     return TEXT if is_text(kind) else str(kind)[:80]
 
 
-def tables_of(file: Any, path: Path, wanted: Wanted) -> Found:
+@dataclass(frozen=True)
+class ChosenColumns:
+    """The columns that hold logits and labels."""
+
+    rows: int
+    logits: tuple[str, ...]
+    as_list: bool  # one column, whose cells are rows of logits
+    label: str | None
+    class_names: tuple[str, ...] | None
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.logits, *([] if self.label is None else [self.label])]
+
+
+def chosen_columns(file: Any, path: Path, wanted: Wanted) -> ChosenColumns:
     schema = file.schema_arrow
     names, kinds = list(schema.names), list(schema.types)
     rows = file.metadata.num_rows
@@ -102,10 +141,7 @@ def tables_of(file: Any, path: Path, wanted: Wanted) -> Found:
         raise ValueError(
             f"{path}: column {label_name!r} holds {holds[label]}, and labels are integers or text"
         )
-    logits, labels = fill(file, path, rows, columns, chosen is not None, label_name)
-    what = f"column {chosen!r}" if chosen else "the table"
-    source = None if label_name is None else f"column {label_name!r}"
-    return Found(logits, what, labels, source, class_names, row_place)
+    return ChosenColumns(rows, tuple(columns), chosen is not None, label_name, class_names)
 
 
 def list_column(lists: list[str], path: Path, wanted: Wanted) -> str | None:
@@ -123,28 +159,20 @@ def list_column(lists: list[str], path: Path, wanted: Wanted) -> str | None:
     return lists[0]
 
 
-def fill(
-    file: Any, path: Path, rows: int, columns: list[str], as_list: bool, label: str | None
-) -> tuple[Array, Labels | None]:
+def fill(file: Any, path: Path, chosen: ChosenColumns) -> tuple[Array, Labels | None]:
     logits: Array | None = None
     labels: list[Labels] = []
-    start = 0
-    names = [*columns, *([label] if label else [])]
-    for batch in file.iter_batches(batch_size=batch_rows(file, columns, as_list), columns=names):
-        if as_list:
-            part = rows_of(batch.column(columns[0]), start, columns[0], path)
-        else:
-            cells = [numbers_of(batch.column(n), start, n, path) for n in columns]
-            part = np.stack(cells, axis=1)
+    rows, start = chosen.rows, 0
+    for part, cells in batches(file, path, chosen, None, 0):
         if logits is None:
             logits = np.empty((rows, part.shape[1]), part.dtype)
         if part.shape[1] != logits.shape[1]:
-            raise ragged(path, columns[0], start, part.shape[1], logits.shape[1])
+            raise ragged(path, chosen.logits[0], start, part.shape[1], logits.shape[1])
         if start + len(part) > rows:
             break
         logits[start : start + len(part)] = part
-        if label:
-            labels.append(label_cells(batch.column(label), start, label, path))
+        if cells is not None:
+            labels.append(cells)
         start += len(part)
     if logits is None or start != rows:
         raise ValueError(f"{path} is damaged: it has not the {rows} rows that it declares")
@@ -153,6 +181,23 @@ def fill(
     if isinstance(labels[0], list):
         return logits, [name for part in labels for name in part]
     return logits, np.concatenate(labels)
+
+
+def batches(
+    file: Any, path: Path, chosen: ChosenColumns, groups: list[int] | None, start: int
+) -> Iterator[tuple[Array, Labels | None]]:
+    """(logits, labels) of consecutive rows, from all row groups or some; `start` counts rows."""
+    size = batch_rows(file, list(chosen.logits), chosen.as_list)
+    options = {"batch_size": size, "columns": chosen.names, "use_threads": groups is None}
+    for batch in file.iter_batches(row_groups=groups, **options):
+        if chosen.as_list:
+            part = rows_of(batch.column(chosen.logits[0]), start, chosen.logits[0], path)
+        else:
+            cells = [numbers_of(batch.column(n), start, n, path) for n in chosen.logits]
+            part = np.stack(cells, axis=1)
+        label = chosen.label
+        yield part, None if label is None else label_cells(batch.column(label), start, label, path)
+        start += len(part)
 
 
 def batch_rows(file: Any, columns: list[str], as_list: bool) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +16,12 @@ from hotmax._core.arrays import ACCEPTED, FLOATS, Array
 from hotmax._core.checks import check_probabilities
 from hotmax._core.reading import reading
 from hotmax.calibration.examples import INPUTS, refuse_probabilities
+from hotmax.calibration.source import Source
 from hotmax.io.arrays import read_npy, read_npz
-from hotmax.io.found import NONE, Found, Wanted
+from hotmax.io.found import NONE, Found, Wanted, row_place
 from hotmax.io.labels import LABEL_FILES, as_labels, read_label_file
 from hotmax.io.parquet import read_parquet
+from hotmax.io.places import files_at, is_remote
 from hotmax.io.safetensors import read_safetensors
 from hotmax.io.tables import read_csv
 from hotmax.io.token_logprobs import LOGPROB_FILES, TokenLogprobs, read_token_logprobs
@@ -64,7 +67,7 @@ class Predictions:
 
 
 def read(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Any,
     *,
     logits: str | None = None,
     labels: str | os.PathLike[str] | None = None,
@@ -75,7 +78,9 @@ def read(
 
     Args:
         path: The file; its name says of what kind it is. A .json or .jsonl file holds responses of
-            a language model's API, with log-probabilities of tokens.
+            a language model's API, with log-probabilities of tokens. Or what else `source` takes: a
+            directory, a pattern, a list of files, a zarr or Dask array, whose rows are then brought
+            into memory.
         logits: The name of the array or list column; in a table with a column for each class, what
             the names of these columns begin with.
         labels: The name of the array or column; or another file (.npy, .npz, .txt), with a label
@@ -125,15 +130,18 @@ def read(
     """
     if input not in INPUTS:
         raise ValueError(f'input must be "logits" or "probabilities", got {input!r}')
+    if not is_one_file(path):
+        from hotmax.io.sources import source as open_source
+
+        return gathered(
+            open_source(path, labels, logits=logits, class_names=class_names, input=input)
+        )
+    assert isinstance(path, str | os.PathLike)
     file = existing(path)
-    kind = file.suffix.lower()
-    if kind in LOGPROB_FILES:
+    if file.suffix.lower() in LOGPROB_FILES:
         with reading(file):
             return read_token_logprobs(file, labels, class_names)
-    if kind not in READERS:
-        known = ", ".join(READERS)
-        more = "; pickles are never read, so save the arrays with np.savez" * (kind in PICKLES)
-        raise ValueError(f"{file}: the name must end in one of {known}, got {kind!r}{more}")
+    reader_of(file)
     if class_names is not None and (
         isinstance(class_names, str) or not hasattr(class_names, "__iter__")
     ):
@@ -159,6 +167,38 @@ def read(
         else:
             expect_logits(x, file)
     return Predictions(x, numbers, names, str(file), source)
+
+
+def is_one_file(path: object) -> bool:
+    """Is this the path of a single file, and not a directory, a pattern, a list or an array?"""
+    if not isinstance(path, str | os.PathLike):
+        return False
+    name = os.fspath(path)
+    return not is_remote(name) and not Path(name).is_dir() and files_at(name) == [name]
+
+
+def gathered(source: Source) -> Predictions:
+    """All rows of a source, in memory."""
+    parts = list(source.blocks())
+    x = np.concatenate([logits for logits, _ in parts])
+    labels = [numbers for _, numbers in parts if numbers is not None]
+    numbers = np.concatenate(labels) if labels else None
+    file = Path(source.name)
+    check_nan(x, Found(x, "logits", None, None, None, row_place), file)
+    if source.input == "probabilities":
+        x = logarithms(x, file)
+    where = "the source" if labels else None
+    return Predictions(x, numbers, source.class_names, source.name, where)
+
+
+def reader_of(file: Path) -> Callable[[Path, Wanted], Found]:
+    """The function that reads such a file; ValueError if there is none."""
+    kind = file.suffix.lower()
+    if kind not in READERS:
+        known = ", ".join(READERS)
+        more = "; pickles are never read, so save the arrays with np.savez" * (kind in PICKLES)
+        raise ValueError(f"{file}: the name must end in one of {known}, got {kind!r}{more}")
+    return READERS[kind]
 
 
 def existing(path: str | os.PathLike[str]) -> Path:
@@ -193,7 +233,7 @@ def label_file(labels: str | os.PathLike[str] | None) -> Path | None:
 
 
 def opened(file: Path, wanted: Wanted) -> Found:
-    found = READERS[file.suffix.lower()](file, wanted)
+    found = reader_of(file)(file, wanted)
     if found.logits.ndim != 2:
         raise ValueError(
             f"{file}: {found.what} must have shape (rows, classes), got {found.logits.shape}"

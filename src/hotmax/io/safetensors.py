@@ -57,7 +57,7 @@ def read_safetensors(path: Path, wanted: Wanted) -> Found:
     check_offsets(path, tensors, size - 8 - length)
 
     def load(name: str) -> Array:
-        return tensor_of(path, name, tensors[name], 8 + length)
+        return tensor_of(path, name, tensors[name], 8 + length, wanted.least_mapped)
 
     return choose_arrays(load, list(header), path, wanted, "tensor", names)
 
@@ -114,10 +114,11 @@ def check_offsets(path: Path, tensors: Mapping[str, Tensor], size: int) -> None:
         raise ValueError(f"{path} is damaged: {size - end} bytes follow the last tensor")
 
 
-def tensor_of(path: Path, name: str, tensor: Tensor, base: int) -> Array:
+def tensor_of(path: Path, name: str, tensor: Tensor, base: int, least_mapped: int | None) -> Array:
     if tensor.kind not in SAFETENSORS:
         raise ValueError(f"{path}: tensor {name!r} holds {tensor.kind}, which is not read here")
-    array = array_at(path, np.dtype(SAFETENSORS[tensor.kind]), tensor.shape, base + tensor.begin)
+    kind = np.dtype(SAFETENSORS[tensor.kind])
+    array = array_at(path, kind, tensor.shape, base + tensor.begin, least_mapped)
     return widened(array) if tensor.kind == "BF16" else array
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ def write(
     *,
     shape: tuple[int, int],
     dtype: Any = np.float64,
-    labels: Array | None = None,
+    labels: Array | Callable[[], Array] | None = None,
     class_names: Sequence[str] | None = None,
     force: bool = False,
 ) -> None:
@@ -32,7 +32,7 @@ def write(
         blocks: Some rows of probabilities after another, so that no more need be in memory.
         shape: (rows, classes) of all of them together.
         dtype: The type that they are written in.
-        labels: One for each row.
+        labels: One for each row; or a function that gives them, called after the last block.
         class_names: The names of the classes.
         force: Whether to overwrite a file that is there.
 
@@ -49,7 +49,8 @@ def write(
     """
     if Path(path).suffix.lower() != ".npz":
         raise ValueError(f"{path}: the name must end in .npz, which is what is written")
-    refuse_masked(labels, "labels")
+    if not callable(labels):
+        refuse_masked(labels, "labels")
     refuse_masked(class_names, "class_names")
     kind = np.dtype(dtype)
     rows, count = shape
@@ -66,7 +67,8 @@ def write(
                 written += len(block)
         if written != rows:
             raise ValueError(f"blocks must have {rows} rows together, got {written}")
-        for name, array in (("labels", labels), ("classes", class_names)):
+        numbers = labels() if callable(labels) else labels
+        for name, array in (("labels", numbers), ("classes", class_names)):
             if array is not None:
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     npy.write_array(member, np.asarray(array), allow_pickle=False)

@@ -11,10 +11,12 @@ from hotmax import plots
 from hotmax.calibration.assessment import (
     MOST_CLASSES,
     MOST_LOGITS,
-    MOST_ROWS,
 )
 from hotmax.calibration.binning import BINS
 from hotmax.calibration.bootstrap import REPLICATES
+from hotmax.calibration.request import MOST_SCORED
+from hotmax.calibration.reservoir import MOST_ROWS
+from hotmax.calibration.row_sums import CELLS
 from hotmax.calibration.shape import QUANTILES, Shape
 from hotmax.plots import assessment as pictures
 from hotmax.view.elements import (
@@ -121,12 +123,13 @@ def histogram(edges: Any, shares: Any, name: str, scale: float = 1.0) -> str:
 def made(report: Findings) -> str:
     """How the figures were made, in a few sentences."""
     if report.assessment is None:
-        return "All rows were read; where fewer were used, they are evenly spaced."
+        return "All rows were read; where fewer were used, they were drawn at random."
     result = report.assessment
     limits = ", ".join(f"{name} {most}" for name, most in MOST_CLASSES.items())
     left = "; ".join(f"{method} {why}" for method, why in result.left_out)
     return (
-        f"The {report.rows:,} rows were shuffled (seed {report.seed}) and split: "
+        f"The {report.rows:,} rows were split at random (by a hash of seed {report.seed} and the "
+        "number of the row): "
         f"{result.fit_rows:,} fit calibrators, {result.score_rows:,} score them, and no row does "
         "both. The temperature is fitted to all fitting rows; the others to at most "
         f"{MOST_ROWS:,} of them with {MOST_LOGITS:,} logits, drawn at random. The most classes "
@@ -134,7 +137,12 @@ def made(report: Findings) -> str:
         + (f"Not tried here: {left}. " if left else "")
         + "Intervals are 95 %: Wilson's for shares, 1.96 standard errors for means over rows, "
         f"profile likelihood for the temperature; for ECE ({BINS} bins of equal width) a basic "
-        f"bootstrap of {REPLICATES} samples of the rows, in narrow cells of confidence. The method "
+        f"bootstrap of {REPLICATES} samples of the rows, in 480 cells of confidence. Accuracy, "
+        "nll, Brier score and ECE are exact sums over rows. The smooth curves, the risk-coverage "
+        f"curve and its area come from histograms of confidence with some {CELLS:,} cells, right "
+        f"to about four digits; so do, of more than {MOST_SCORED:,} rows, the quantiles of "
+        "effective classes. The curve of nll over temperature is drawn from at most "
+        f"{MOST_ROWS:,} fitting rows. The method "
         "advised was chosen on the scoring rows, which flatters it a little."
     )
 

@@ -17,12 +17,11 @@ import hotmax as hm
 from hotmax._core.arrays import refuse_masked
 from hotmax._core.checks import as_seed
 from hotmax._core.files import whole
-from hotmax.calibration.assessment import Assessment, Progress, assess
-from hotmax.calibration.conformal import unlabelled
+from hotmax.calibration.assessment import Assessment, Progress, assess, shape_of_predictions
 from hotmax.calibration.estimate import Estimate
-from hotmax.calibration.examples import read, read_rows
 from hotmax.calibration.method_score import MethodScore
-from hotmax.calibration.shape import shape_of_predictions
+from hotmax.calibration.row_parts import row_parts
+from hotmax.calibration.source import Source
 from hotmax.view.elements import percent
 from hotmax.view.findings import Findings
 from hotmax.view.page import page
@@ -116,7 +115,8 @@ def json_value(value: Any) -> Any:
         return {"value": json_value(value.value), "interval": json_value(value.interval)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
-            one.name: json_value(getattr(value, one.name)) for one in dataclasses.fields(value)
+            field.name: json_value(getattr(value, field.name))
+            for field in dataclasses.fields(value)
         } | ({"verdict": value.verdict} if isinstance(value, Assessment) else {})
     if isinstance(value, np.ndarray):
         return json_value(value.tolist())
@@ -168,9 +168,11 @@ def report(
     figures are from the other, so that "after" means rows that no calibrator has seen.
 
     Args:
-        logits: (rows, classes), of data that the model was not trained on. A memory-mapped array is
-            read some rows at a time.
-        labels: The class of each row, as integers; None if they are not known.
+        logits: (rows, classes), of data that the model was not trained on. A memory-mapped array, a
+            Dask array or frame, or a Source (`hotmax.io.source`) is read some rows at a time, in
+            two passes or three: memory does not grow with the rows.
+        labels: The class of each row, as integers; None if they are not known. A Source brings its
+            own.
         class_names: The names of the classes.
         title: The heading of the page.
         seed: Of the split, and of the bootstrap.
@@ -187,7 +189,7 @@ def report(
         >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(1)
         >>> result = hm.report(logits, labels)
         >>> print(result.verdict)
-        overconfident: says 86.0 %, is right 73.1 %
+        overconfident: says 85.7 %, is right 72.8 %
         >>> result.save("report.html")                                      # doctest: +SKIP
     """
     seed = as_seed(seed)
@@ -196,26 +198,29 @@ def report(
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be a function or None, got {progress!r}")
     tell = progress or silent
-    if labels is None:
-        x, mask = read_rows(logits, input=input)
-        examples = unlabelled(x, mask, input)
-        if examples.rows == 0:
-            raise ValueError("logits must have at least one row")
-    else:
+    labelled = logits.has_labels if isinstance(logits, Source) else labels is not None
+    if labels is not None:
         refuse_masked(labels, "labels")
-        examples = read(logits, labels, input=input, name="labels")
-        if not examples.labels.size:
-            raise TypeError("labels must be integers, one for each row")
-    if examples.classes < 2:
-        raise ValueError(f"logits must have at least 2 classes, got {examples.classes}")
-    names = checked_class_names(class_names, examples.classes)
-    shape = shape_of_predictions(examples, tell)
-    assessment = None if labels is None else assess(examples, int(seed), tell)
+    rows = row_parts(logits, labels, input=input, name="labels", labelled=labelled)
+    if rows.rows == 0:
+        raise ValueError("logits must have at least one row")
+    if labelled and rows.whole is not None and not rows.whole.labels.size:
+        raise TypeError("labels must be integers, one for each row")
+    if rows.classes < 2:
+        raise ValueError(f"logits must have at least 2 classes, got {rows.classes}")
+    if class_names is None and isinstance(logits, Source):
+        class_names = logits.class_names
+    names = checked_class_names(class_names, rows.classes)
+    assessment = None
+    if labelled:
+        shape, assessment = assess(rows, int(seed), tell)
+    else:
+        shape = shape_of_predictions(rows, int(seed), tell)
     tell("done", 1.0)
     return Report(
         title=printable(title) if title else f"A report by hotmax {hm.__version__}",
-        rows=examples.rows,
-        num_classes=examples.classes,
+        rows=rows.rows,
+        num_classes=rows.classes,
         class_names=names,
         seed=int(seed),
         shape=shape,

@@ -1,12 +1,12 @@
 """Row kernels of calibration: checks, the likelihood of a temperature, and scores.
 
     survey        checks of each row, and the gap of its label, before any temperature is known
-    add_moments   the likelihood of beta = 1 / T over rows, with two derivatives
+    moments       the likelihood of beta = 1 / T, row by row, with two derivatives
     row_scores    confidence, correctness, negative log-likelihood and Brier score of each row
 
 Powers are computed in base 2, with beta2 = beta / ln 2. A row whose weight is 0 is skipped,
-whatever it holds. Sums run over a fixed block of rows in a fixed order. LANES rows of up to SHORT
-classes are computed side by side, as in `softmax/lanes.py`.
+whatever it holds. LANES rows of up to SHORT classes are computed side by side, as in
+`softmax/lanes.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from hotmax._kernels.numeric.arithmetic import (
     UNBIAS64,
     exp2_remainder,
 )
-from hotmax._kernels.numeric.double_double import two_sum
 from hotmax._kernels.simd.memory import of_row
 from hotmax._kernels.simd.vectors import add_in_any_order, bits64, float64_of, fma, maximum
 from hotmax._kernels.softmax.lanes import LANES
@@ -35,10 +34,8 @@ from hotmax._kernels.softmax.short import SHORT
 # Status of a row.
 FINE, HAS_NAN, HAS_INF, IS_EMPTY, LABEL_IS_ABSENT = 0, 1, 2, 3, 4
 
-# Fields of the sums of `survey`, of the sums of `add_moments` and `add_flat_moments`, and of the
-# scores of `row_scores`.
-WEIGHT, MISSES, SURVEYED = 0, 1, 2
-NLL, GRADIENT, CURVATURE, MOMENTS = 1, 2, 3, 4
+# Fields of the terms of `moments` and `flat_moments`, and of the scores of `row_scores`.
+WEIGHT, NLL, GRADIENT, CURVATURE, MOMENTS = 0, 1, 2, 3, 4
 CONFIDENCE, CORRECT, LOSS, BRIER, SCORED = 0, 1, 2, 3, 4
 
 # Offsets of the fields of LANES rows in the workspace; the tile of their logits follows.
@@ -129,34 +126,35 @@ def label_gap(row, label, soft, m):
 
 
 @kernel
-def survey(x, labels, soft, weights, gaps, sums):
-    """gaps[r] = logit of the label - maximum of row r. Returns (status, row of the first error).
+def survey(x, labels, soft, weights, gaps):
+    """gaps[r] = logit of the label - maximum of row r.
 
-    Adds to `sums` the weight of all rows, and that of the rows whose label is not a maximum.
+    Returns (status, row of the first error, rows whose label is not a maximum).
     """
+    misses = 0
     for r in range(x.shape[0]):
         w = of_row(weights, r)
         gaps[r] = 0.0
         if w > 0.0:
             m = checked_max(x[r])
             if not abs(m) < np.inf:
-                return HAS_NAN if m != m else HAS_INF if m > 0.0 else IS_EMPTY, r
+                return HAS_NAN if m != m else HAS_INF if m > 0.0 else IS_EMPTY, r, 0
             label = labels[r] if labels.size else -1
             gap = label_gap(x[r], label, soft[r if soft.shape[0] > 1 else 0], m)
             if gap == -np.inf:
-                return LABEL_IS_ABSENT, r
+                return LABEL_IS_ABSENT, r, 0
             gaps[r] = gap
-            sums[WEIGHT] += w
-            sums[MISSES] += w if gap < 0.0 else 0.0
-    return FINE, 0
+            misses += 1 if gap < 0.0 else 0
+    return FINE, 0, misses
 
 
 @kernel
-def add_flat_moments(x, gaps, weights, sums):
-    """add_moments in the limit beta = 0, with derivatives with respect to beta itself."""
-    gradient, rest = 0.0, 0.0
+def flat_moments(x, gaps, weights, terms):
+    """`moments` in the limit beta = 0, with derivatives with respect to beta itself."""
     for r in range(x.shape[0]):
         w = of_row(weights, r)
+        for field in range(MOMENTS):
+            terms[field, r] = 0.0
         if w > 0.0:
             m = row_max(x[r])
             total, square, count = 0.0, 0.0, 0.0
@@ -168,12 +166,10 @@ def add_flat_moments(x, gaps, weights, sums):
                 square = add_in_any_order(square, d * d)
                 count = add_in_any_order(count, 1.0 if there else 0.0)
             mean = total / count
-            sums[WEIGHT] += w
-            sums[NLL] += w * log1p_plain(count - 1.0)
-            gradient, lost = two_sum(gradient, w * (mean - gaps[r]))
-            rest += lost
-            sums[CURVATURE] += w * max(square / count - mean * mean, 0.0)
-    sums[GRADIENT] += gradient + rest
+            terms[WEIGHT, r] = w
+            terms[NLL, r] = w * log1p_plain(count - 1.0)
+            terms[GRADIENT, r] = w * (mean - gaps[r])
+            terms[CURVATURE, r] = w * max(square / count - mean * mean, 0.0)
 
 
 # --- the likelihood of beta -------------------------------------------------------------------
@@ -235,15 +231,14 @@ def tile_logs(workspace):
 
 
 @kernel
-def add_moments(x, gaps, weights, beta, sums):
-    """Add the rows' weight, negative log-likelihood at beta, its gradient and its curvature.
+def moments(x, gaps, weights, beta, terms):
+    """Each row's weight, negative log-likelihood at beta, its gradient and its curvature.
 
     The derivatives are scaled by beta and beta squared, so that their size does not depend on the
-    scale of the logits.
+    scale of the logits. All are 0 for a row of weight 0.
     """
     beta2 = beta * LOG2E
     workspace = np.zeros(FIELDS + min(x.shape[1], SHORT) * LANES)
-    nll, gradient, curvature = 0.0, 0.0, 0.0
     for first in range(0, x.shape[0], LANES):
         width = min(LANES, x.shape[0] - first)
         if x.shape[1] <= SHORT:
@@ -253,20 +248,18 @@ def add_moments(x, gaps, weights, beta, sums):
             for r in range(width):
                 if of_row(weights, first + r) > 0.0:
                     m = row_max(x[first + r])
-                    moments = row_moments(x[first + r], m, beta2)
-                    workspace[TOTAL + r], workspace[FIRST + r], workspace[SECOND + r] = moments
+                    sums = row_moments(x[first + r], m, beta2)
+                    workspace[TOTAL + r], workspace[FIRST + r], workspace[SECOND + r] = sums
         tile_logs(workspace)
         for r in range(width):
-            w = of_row(weights, first + r)
-            if w > 0.0:
-                gap = gaps[first + r] * beta
-                nll += w * (workspace[TOTAL + r] - gap)
-                gradient += w * (workspace[FIRST + r] * LN2 - gap)
-                curvature += w * (workspace[SECOND + r] * (LN2 * LN2))
-                sums[WEIGHT] += w
-    sums[NLL] += nll
-    sums[GRADIENT] += gradient
-    sums[CURVATURE] += curvature
+            at = first + r
+            w = of_row(weights, at)
+            there = w > 0.0
+            gap = gaps[at] * beta
+            terms[WEIGHT, at] = w
+            terms[NLL, at] = w * (workspace[TOTAL + r] - gap) if there else 0.0
+            terms[GRADIENT, at] = w * (workspace[FIRST + r] * LN2 - gap) if there else 0.0
+            terms[CURVATURE, at] = w * (workspace[SECOND + r] * (LN2 * LN2)) if there else 0.0
 
 
 # --- one row's scores -------------------------------------------------------------------------

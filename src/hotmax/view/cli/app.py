@@ -14,6 +14,7 @@ import hotmax as hm
 from hotmax.view.cli.bench import bench
 from hotmax.view.cli.calibrate import calibrate
 from hotmax.view.cli.doctor import doctor
+from hotmax.view.cli.evaluate import evaluate
 from hotmax.view.cli.explain import explain
 from hotmax.view.cli.explore import explore
 from hotmax.view.cli.predictions import apply, report
@@ -28,6 +29,7 @@ COMMANDS: tuple[Callable[..., Any], ...] = (
     report,
     calibrate,
     apply,
+    evaluate,
     explore,
     explain,
     tour,

@@ -2,53 +2,51 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.text import Text
 
-import hotmax as hm
-from hotmax._core.arrays import Array
-from hotmax.calibration.examples import read
+from hotmax._core.checks import as_seed
+from hotmax.calibration.assessment import telling
 from hotmax.calibration.families import FAMILIES
-from hotmax.calibration.holdout import held_out
-from hotmax.calibration.method_score import (
-    UNCALIBRATED,
-    MethodScore,
-    method_score,
-    scores_at,
-    scores_by,
+from hotmax.calibration.method_score import UNCALIBRATED, MethodScore, method_score
+from hotmax.calibration.passes import Tell
+from hotmax.calibration.row_parts import RowParts, Split, row_parts
+from hotmax.calibration.score_sums import Method, ScoreMethods
+from hotmax.view.cli.options import (
+    BLOCK_READING,
+    COMMON,
+    BlockReading,
+    Common,
+    Files,
+    Flag,
+    check_free,
 )
-from hotmax.view.cli.options import COMMON, READING, Common, Flag, Reading, check_free
 from hotmax.view.cli.output import Table, progress, say, say_json
-from hotmax.view.cli.predictions import File, method_of, naming_the_file
+from hotmax.view.cli.predictions import method_of, naming_the_file
 
 SELECT = "select"
 
 
 @dataclass(frozen=True)
-class Split:
+class Holdout:
     """Which rows are held out from fitting."""
 
-    held: Array  # a bool for each row
+    rows: int
     seed: int
-    rng: np.random.Generator  # drew `held`, and draws the bootstrap samples
-
-    @property
-    def rows(self) -> int:
-        return int(self.held.size)
+    held: Split | None  # None: no row
 
     @property
     def held_out(self) -> int:
-        return int(self.held.sum())
+        return 0 if self.held is None else self.held.count
 
     @property
-    def measured(self) -> Array:
-        """The rows to measure on: those held out, or all if there are none."""
-        return self.held if self.held_out else ~self.held
+    def fitting(self) -> Split | None:
+        return None if self.held is None else replace(self.held, held=False)
 
     def __str__(self) -> str:
         if not self.held_out:
@@ -59,26 +57,24 @@ class Split:
         )
 
 
-def split(rows: int, holdout: float, seed: int) -> Split:
-    if not 0.0 <= holdout < 1.0:
-        raise ValueError(f"--holdout must lie in 0..1 and be less than 1, got {holdout:g}")
-    rng = np.random.default_rng(seed)
-    parts = Split(held_out(rows, holdout, rng), seed, rng)
-    if parts.held_out == rows or (holdout > 0.0 and parts.held_out == 0):
-        raise ValueError(f"--holdout {holdout:g} of {rows} rows leaves none on one side")
+def holdout_of(rows: int, share: float, seed: int) -> Holdout:
+    if not 0.0 <= share < 1.0:
+        raise ValueError(f"--holdout must lie in 0..1 and be less than 1, got {share:g}")
+    held = Split(as_seed(seed), share, rows, True) if share > 0.0 else None
+    parts = Holdout(rows, seed, held)
+    if parts.held_out == rows or (share > 0.0 and parts.held_out == 0):
+        raise ValueError(f"--holdout {share:g} of {rows} rows leaves none on one side")
     return parts
 
 
 def calibrate(
-    file: File,
-    /,
-    *,
+    *files: Files,
     method: str = "temperature",
     out: Path | None = None,
     holdout: float = 0.5,
     seed: int = 0,
     force: Flag = False,
-    reading: Reading = READING,
+    reading: BlockReading = BLOCK_READING,
     common: Common = COMMON,
 ) -> None:
     """Fit a calibrator to labelled logits; compare before and after.
@@ -87,10 +83,13 @@ def calibrate(
 
     Example: hotmax calibrate predictions.csv --method select --holdout 0.3
 
+    Example: hotmax calibrate 'shards/*.parquet' --cluster tcp://host:8786
+
     Parameters
     ----------
-    file
-        Logits and labels: .npz, .npy (with --labels), .csv, .parquet or .safetensors.
+    files
+        Logits and labels: .npz, .npy (with --labels), .csv, .parquet or .safetensors; several
+        files, directories, patterns in quotes, or a .zarr.
     method
         temperature, vector, matrix, dirichlet, ensemble, isotonic, histogram; for two classes
         platt and beta; identity; or select, which compares several.
@@ -106,21 +105,21 @@ def calibrate(
     if method not in (*FAMILIES, SELECT):
         raise ValueError(f"--method must be one of {', '.join(FAMILIES)}, {SELECT}; got {method!r}")
     check_free(out, force)
-    with progress("reading") as update:
-        found = reading.read(file)
-        if found.labels is None:
-            raise ValueError(f"{file} has no labels, which calibration needs: --labels names them")
-        parts = split(len(found.logits), holdout, seed)
-        update("fitting", 0.0)
+    with progress("reading") as update, reading.open(files) as found:
+        if not found.has_labels:
+            raise ValueError(f"{found.name} has no labels, which calibration needs: --labels")
         with naming_the_file(found):
-            calibrator, selection = fitted(found, method, parts)
+            rows = row_parts(*found.arguments)
+            parts = holdout_of(rows.rows, holdout, seed)
+            update("fitting", 0.0)
+            calibrator, selection = fitted(rows, method, parts)
             update("measuring", 0.5)
-            before, after = measured(found, calibrator, parts)
+            before, after = measured(rows, calibrator, parts, telling(update, 0.5, 1.0))
         if out is not None:
             save(calibrator, out, force)
     fit = getattr(calibrator, "fit_", None)
     if common.json:
-        data = {"source": found.source, "rows": parts.rows, "held_out": parts.held_out}
+        data = {"source": found.name, "rows": parts.rows, "held_out": parts.held_out}
         data |= {"seed": seed, "method": method_of(calibrator)}
         if fit is not None:
             data |= {"temperature": fit.temperature, "interval": fit.interval}
@@ -147,40 +146,29 @@ def calibrate(
     say(f"written: {out}" if out else "not saved: --out calibrator.json would")
 
 
-def fitted(found: hm.io.Predictions, method: str, parts: Split) -> tuple[Any, Any]:
-    """(the calibrator, the Selection if there was one), fitted to the rows not held out.
-
-    Rows held out get weight 0 and not a copy: the logits may be mapped from a large file.
-    """
-    weights = None if not parts.held_out else (~parts.held).astype(np.float64)
-    if method == SELECT:
-        selection = hm.calibration.select(
-            found.logits, found.labels, sample_weight=weights, seed=parts.seed
-        )
-        return selection.calibrator, selection
+def fitted(rows: RowParts, method: str, parts: Holdout) -> tuple[Any, Any]:
+    """(the calibrator, the Selection if there was one), fitted to the rows not held out."""
     from hotmax.calibration.calibrators import calibrator_for  # which needs scikit-learn
+    from hotmax.calibration.selection import select_rows
 
-    calibrator = calibrator_for(method)
-    with warnings.catch_warnings():  # a temperature of 0 is explained in the output
-        warnings.simplefilter("ignore", UserWarning)
-        return calibrator.fit(found.logits, found.labels, weights), None
+    if method == SELECT:
+        selection = select_rows(rows, parts.fitting, seed=parts.seed)
+        return selection.calibrator, selection
+    return calibrator_for(method)._fit_rows(rows, parts.fitting), None
 
 
 def measured(
-    found: hm.io.Predictions, calibrator: Any, parts: Split
+    rows: RowParts, calibrator: Any, parts: Holdout, tell: Callable[[str], Tell]
 ) -> tuple[MethodScore, MethodScore]:
     """All metrics before and after calibration, by the rules of `hotmax report`."""
-    examples = read(found.logits, found.labels)
-    before = scores_at(examples, parts.measured, 1.0)
     method, parameters = method_of(calibrator), calibrator.parameters_
-    if method == "temperature":
-        after = scores_at(examples, parts.measured, parameters["temperature"])
-    else:
-        after = scores_by(examples, parts.measured, method, parameters)
-    fitted_rows = parts.rows - parts.held_out
+    temperature = parameters["temperature"] if method == "temperature" else None
+    methods = Method(UNCALIBRATED, 1.0), Method(method, temperature, parameters)
+    sums = rows.run(ScoreMethods(methods, parts.held), tell("measuring"))
+    rng = np.random.default_rng(parts.seed)
     return (
-        method_score(UNCALIBRATED, 0, before, before.nll, parts.rng),
-        method_score(method, fitted_rows, after, before.nll, parts.rng),
+        method_score(UNCALIBRATED, 0, sums, 0, rng),
+        method_score(method, calibrator.fitted_rows_, sums, 1, rng),
     )
 
 

@@ -22,7 +22,7 @@ NEEDED = 'the explorer needs starlette and uvicorn: pip install "hotmax[explore]
 
 
 def explore(
-    file: Annotated[Path | None, Parameter(name="FILE")] = None,
+    file: Annotated[str | None, Parameter(name="FILE")] = None,
     /,
     *,
     port: int = 0,
@@ -41,8 +41,9 @@ def explore(
     Parameters
     ----------
     file
-        Logits, with labels if there are any: .npz, .npy, .csv, .parquet or .safetensors. Without
-        it, your own numbers and a small classifier of digits.
+        Logits, with labels if there are any: .npz, .npy, .csv, .parquet or .safetensors; or a
+        directory, a pattern in quotes or a .zarr, whose rows are brought into memory. Without it,
+        your own numbers and a small classifier of digits.
     port
         The port on 127.0.0.1; 0 takes a free one.
     open
@@ -67,12 +68,12 @@ def explore(
     data = None
     if file is not None:
         with progress("reading"):
-            data = Data(reading.read(file), file.name, str(file))
+            data = Data(reading.read(file), Path(file).name, file)
     with listening(port) as sock:
         serve(Explorer(data), sock, open, common.json)
 
 
-def write_page(out: Path, force: bool, file: Path | None) -> None:
+def write_page(out: Path, force: bool, file: str | None) -> None:
     """The page as a file."""
     from hotmax._core.files import whole
     from hotmax.view.cli.options import check_free

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 import hotmax as hm
 from hotmax._core.files import check_writable
 from hotmax.io.labels import text_lines
+from hotmax.io.predictions import is_one_file
+from hotmax.io.sources import client_of
+from hotmax.io.token_logprobs import LOGPROB_FILES
 
 
 @Parameter(name="*")
@@ -43,7 +48,7 @@ class Reading:
     input: Literal["logits", "probabilities"] = "logits"
     "What the file holds."
 
-    def read(self, path: Path) -> hm.io.Predictions:
+    def read(self, path: str | Path) -> hm.io.Predictions:
         found = hm.io.read(
             path,
             labels=self.labels,
@@ -59,10 +64,92 @@ class Reading:
         return hm.io.Predictions(found.logits, found.labels, names, found.source, source)
 
 
-COMMON, READING = Common(), Reading()  # the defaults
+@Parameter(name="*")
+@dataclass(frozen=True)
+class BlockReading(Reading):
+    """How files are read that may be larger than memory."""
+
+    cluster: str | None = None
+    "Workers that read the files: the address of a Dask scheduler, or its scheduler file."
+
+    @contextmanager
+    def open(self, files: Sequence[str]) -> Iterator[Input]:
+        """What the files hold: in memory if it is one file that is small, else block by block."""
+        if not files:
+            raise ValueError("FILE requires an argument: a file, a directory or a pattern")
+        if self.cluster is None and len(files) == 1 and is_small(files[0]):
+            found = self.read(files[0])
+            yield Input(found.source, found, None)
+            return
+        client = None if self.cluster is None else client_of(self.cluster)
+        try:
+            source = hm.io.source(
+                list(files),
+                self.labels,
+                logits=self.logits,
+                class_names=parse_class_names(self.class_names),
+                input=self.input,
+                cluster=client,
+            )
+            yield Input(source.name, None, source)
+        finally:
+            if client is not None:
+                client.close()
+
+
+def is_small(name: str) -> bool:
+    """Is this a single file, small enough to be read whole? What is not there is told by `read`."""
+    if not is_one_file(name):
+        return False
+    path = Path(name)
+    if not path.exists() or path.suffix.lower() in LOGPROB_FILES:  # which have no other reader
+        return True
+    return path.stat().st_size <= SMALL_FILE
+
+
+@dataclass(frozen=True)
+class Input:
+    """The predictions that a command is about."""
+
+    name: str
+    predictions: hm.io.Predictions | None
+    source: hm.io.Source | None
+
+    @property
+    def arguments(self) -> tuple[Any, Any]:
+        """Logits and labels, as functions of calibration take them."""
+        if self.predictions is not None:
+            return self.predictions.logits, self.predictions.labels
+        return self.source, None
+
+    @property
+    def has_labels(self) -> bool:
+        if self.predictions is not None:
+            return self.predictions.labels is not None
+        assert self.source is not None
+        return self.source.has_labels
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        found = self.predictions or self.source
+        assert found is not None
+        return found.class_names
+
+    def __str__(self) -> str:
+        if self.predictions is not None:
+            return str(self.predictions)
+        assert self.source is not None
+        one = self.source
+        labels = "with labels" if one.has_labels else "no labels"
+        return f"{one.name}: {one.rows} rows, {one.classes} classes, {one.dtype}, {labels}"
+
+
+COMMON, READING, BLOCK_READING = Common(), Reading(), BlockReading()  # the defaults
+SMALL_FILE = 1 << 26  # bytes up to which a single file is read whole
 
 Temperature = Annotated[float, Parameter(name=("--temperature", "-T"), allow_leading_hyphen=True)]
 Temperatures = Annotated[str, Parameter(name=("--temperatures", "-T"), allow_leading_hyphen=True)]
+Files = Annotated[str, Parameter(name="FILE")]
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 

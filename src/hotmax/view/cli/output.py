@@ -7,6 +7,7 @@ import math
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from rich.text import Text
 
 BAR = 32  # cells of a bar of length 1
 SHORTEST_BAR = 6
+PATIENCE = 30.0  # s between lines of progress where there is no terminal
 EIGHTHS = " ▏▎▍▌▋▊▉"
 STEPS = "▁▂▃▄▅▆▇█"
 PLAIN_STEPS = "_.,:-=+#"  # where the terminal has no others
@@ -159,16 +161,45 @@ class Table:
         return Text("  ".join(parts).rstrip() if self.bars is None else "  ".join(parts), style)
 
 
+class PlainProgress:
+    """A line on the standard error every PATIENCE seconds: stage, share, time left."""
+
+    def __init__(self) -> None:
+        self.start = self.told = time.monotonic()
+
+    def update(self, stage: str, done: float) -> None:
+        now = time.monotonic()
+        if now - self.told < PATIENCE:
+            return
+        self.told = now
+        left = ""
+        if 0.0 < done <= 1.0:
+            left = f", {done:.0%}, about {(now - self.start) * (1.0 - done) / done:.0f} s left"
+        print(f"hotmax: {stage}{left}", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def progress(what: str) -> Iterator[Progress]:
-    """A bar on the standard error while a person watches; else nothing."""
+    """A bar on the standard error while a person watches; else a line every 30 seconds."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda stage, done: None
+        yield PlainProgress().update
         return
-    from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        Progress as Bar,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
     with Bar(*columns, console=console, transient=True) as shown:
         task = shown.add_task(what, total=None)
 

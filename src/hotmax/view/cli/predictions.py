@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 import webbrowser
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,24 +16,38 @@ import hotmax as hm
 from hotmax._core.arrays import Array
 from hotmax._kernels.calibration import rows as kernels
 from hotmax.calibration.examples import WRONG
-from hotmax.view.cli.options import COMMON, READING, Common, Flag, Reading, check_free
-from hotmax.view.cli.output import Progress, progress, say, say_json
+from hotmax.io.places import files_in
+from hotmax.view.cli.options import (
+    BLOCK_READING,
+    COMMON,
+    BlockReading,
+    Common,
+    Files,
+    Flag,
+    Input,
+    check_free,
+)
+from hotmax.view.cli.output import progress, say, say_json
+from hotmax.view.cli.shards import apply_to_shards, write_shard
 
 BLOCK = 1 << 21  # entries that are computed together
 
-File = Annotated[Path, Parameter(name="FILE")]
-
 
 @contextmanager
-def naming_the_file(found: Any) -> Iterator[None]:
+def naming_the_file(input: Input) -> Iterator[None]:
     """Have errors name the file, and the row as the file counts it.
 
-    Calibration counts the rows that it is given, which are those of a split or of a block.
+    Calibration counts the rows that it is given, which are those of a split or of a block. Blocks
+    of a source name their own file.
     """
+    found = input.predictions
+    if found is None:
+        yield
+        return
     try:
         yield
     except ValueError as error:
-        source = getattr(found, "source", "the demo")
+        source = input.name
         fault = next((kind for kind, text in WRONG.items() if text in str(error)), None)
         fault = kernels.IS_EMPTY if fault is None else fault  # whose softmax is nan
         row = row_with(fault, found.logits, found.labels)
@@ -56,28 +70,29 @@ def row_with(fault: int, logits: Array, labels: Array | None) -> int | None:
 
 
 def report(
-    file: Annotated[Path | None, Parameter(name="FILE")] = None,
-    /,
-    *,
+    *files: Files,
     out: Path = Path("report.html"),
     open: Flag = False,
     title: str | None = None,
     seed: int = 0,
     force: Flag = False,
-    reading: Reading = READING,
+    reading: BlockReading = BLOCK_READING,
     common: Common = COMMON,
 ) -> None:
     """Write a page about a classifier's predictions, or about a demo.
 
     Example: hotmax report predictions.npz --out report.html
 
+    Example: hotmax report 'shards/*.parquet' --cluster tcp://host:8786
+
     Example: hotmax report --open
 
     Parameters
     ----------
-    file
-        Logits, with labels if there are any: .npz, .npy, .csv, .parquet or .safetensors. Without
-        it, a small classifier is trained on the spot.
+    files
+        Logits, with labels if there are any: .npz, .npy, .csv, .parquet or .safetensors; several
+        files, directories, patterns in quotes, or a .zarr. Without any, a small classifier is
+        trained on the spot.
     out
         The page to write.
     open
@@ -90,23 +105,22 @@ def report(
         Overwrite the page if it is there.
     """
     check_free(out, force)
-    with progress("reading" if file else "making the demo") as update:
-        if file is None:
+    with progress("reading" if files else "making the demo") as update, ExitStack() as stack:
+        story: list[str] = []
+        if not files:
             from hotmax.view import demo
 
-            found: Any = demo.predictions()
-            title, story = title or found.title, [*textwrap.wrap(found.story, 88), ""]
+            made = demo.predictions()
+            title, story = title or made.title, [*textwrap.wrap(made.story, 88), ""]
+            read = hm.io.Predictions(made.logits, made.labels, made.class_names, "the demo")
+            found = Input("the demo", read, None)
         else:
-            found = reading.read(file)
-            title, story = title or file.name, []
+            found = stack.enter_context(reading.open(files))
+            title = title or Path(files[0]).name
         with naming_the_file(found):
+            logits, labels = found.arguments
             result = hm.report(
-                found.logits,
-                found.labels,
-                found.class_names,
-                title=title,
-                seed=seed,
-                progress=update,
+                logits, labels, found.class_names, title=title, seed=seed, progress=update
             )
         result.save(out, force=force)
     if common.json:
@@ -119,63 +133,54 @@ def report(
 
 def apply(
     calibrator: Annotated[Path, Parameter(name="CALIBRATOR")],
-    file: File,
     /,
-    *,
+    *files: Files,
     out: Path,
     force: Flag = False,
-    reading: Reading = READING,
+    reading: BlockReading = BLOCK_READING,
     common: Common = COMMON,
 ) -> None:
     """Turn logits into probabilities by a saved calibrator.
 
     Example: hotmax apply calibrator.json predictions.npz --out probabilities.npz
 
+    Example: hotmax apply calibrator.json shards/ --out probabilities/
+
     Parameters
     ----------
     calibrator
         The JSON file that `hotmax calibrate --out` has written.
-    file
-        Logits: .npz, .npy, .csv, .parquet or .safetensors.
+    files
+        Logits: .npz, .npy, .csv, .parquet or .safetensors; several files, directories, or patterns
+        in quotes.
     out
-        An .npz to write: array probabilities, and labels and classes if the file has them.
+        An .npz to write: array probabilities, and labels and classes if the file has them. Of
+        several files, a directory: a shard for each, and manifest.json. It appears as a whole or
+        not at all.
     force
         Overwrite the result if it is there.
     """
-    check_free(out, force)
-    if out.suffix.lower() != ".npz":
-        raise ValueError(f"{out}: the name must end in .npz, which is what is written")
+    names = files_in(list(files)) if files else []
+    shards = len(names) > 1 or reading.cluster is not None
+    if not shards:
+        check_free(out, force)
+        if out.suffix.lower() != ".npz":
+            raise ValueError(f"{out}: the name must end in .npz, which is what is written")
     hm.io.predictions.existing(calibrator)
     fitted = hm.calibration.load(calibrator)
-    with progress("reading") as update:
-        found = reading.read(file)
-        rows, classes = found.logits.shape
-        if classes != fitted.n_features_in_:
-            raise ValueError(
-                f"{file} has {classes} classes, and {calibrator} was fitted to "
-                f"{fitted.n_features_in_}"
-            )
-
-        def blocks() -> Iterator[Array]:
-            for start, stop in blocks_of(found.logits, update, "applying"):
-                x = found.logits[start:stop]
-                with naming_the_file(found):
-                    p = fitted.predict_proba(hm.softmax(x) if fitted.input != "logits" else x)
-                yield p
-
-        in_float64 = found.logits.dtype.kind != "f" or found.logits.dtype.itemsize > 4
-        kind = np.dtype(np.float64 if in_float64 else np.float32)
-        hm.io.write(
-            out,
-            blocks(),
-            shape=(rows, classes),
-            dtype=kind,
-            labels=found.labels,
-            class_names=found.class_names,
-            force=force,
-        )
+    if shards:
+        with progress("applying") as update:
+            manifest = apply_to_shards(fitted, names, out, reading, force, update)
+        rows, kind = sum(shard["rows"] for shard in manifest["shards"]), manifest["dtype"]
+        if common.json:
+            say_json({**manifest, "rows": rows, "out": str(out)})
+        else:
+            say(f"written: {out}, {len(names)} shards, {rows} rows, {kind}")
+        return
+    with progress("reading") as update, reading.open(files) as found:
+        rows, classes, kind = write_shard(fitted, calibrator, found, out, force, update)
     if common.json:
-        data = {"source": found.source, "rows": rows, "num_classes": classes, "dtype": kind.name}
+        data = {"source": found.name, "rows": rows, "num_classes": classes, "dtype": kind.name}
         say_json({**data, "method": method_of(fitted), "out": str(out)})
     else:
         say(f"written: {out}, {rows} rows of {classes} probabilities, {kind.name}")
@@ -183,11 +188,3 @@ def apply(
 
 def method_of(calibrator: Any) -> str:
     return str(calibrator._options()[0])
-
-
-def blocks_of(logits: Array, update: Progress, stage: str) -> Iterator[tuple[int, int]]:
-    rows, classes = logits.shape
-    step = max(BLOCK // classes, 1)
-    for start in range(0, rows, step):
-        update(stage, start / rows)
-        yield start, min(start + step, rows)

@@ -1,0 +1,129 @@
+"""Passes over rows: a job on the examples of each block, in threads or on a cluster.
+
+Jobs are plain objects that can be sent to another process. Their results have `merge`, which is
+associative and commutative to the last bit, so that blocks and workers do not show.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+from hotmax._core import threads
+from hotmax.calibration.examples import Examples
+
+Tell = Callable[[int, int, int], None]  # parts done, all parts, rows done
+
+
+class State(Protocol):
+    """What a job returns."""
+
+    def merge(self, other: Self) -> Self: ...
+
+
+class Job(Protocol):
+    """What is computed from the rows of a block.
+
+    A job with `add(state, examples)` adds to a state what other jobs return and merge.
+    """
+
+    def __call__(self, examples: Examples) -> Any: ...
+
+
+class RowPart(Protocol):
+    """A part of the rows; `examples` are those of its blocks."""
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    def examples(self) -> Iterator[Examples]: ...
+
+
+@dataclass(frozen=True)
+class Together:
+    """Several jobs in one pass."""
+
+    jobs: tuple[Any, ...]
+
+    def __call__(self, examples: Examples) -> States:
+        return States([job(examples) for job in self.jobs])
+
+    def add(self, total: States, examples: Examples) -> States:
+        for number, job in enumerate(self.jobs):
+            state, add = total.states[number], getattr(job, "add", None)
+            new = state.merge(job(examples)) if add is None else add(state, examples)
+            total.states[number] = new
+        return total
+
+
+class States:
+    """What several jobs have returned."""
+
+    def __init__(self, states: list[Any]) -> None:
+        self.states = states
+
+    def merge(self, other: States) -> States:
+        pairs = zip(self.states, other.states, strict=True)
+        self.states = [mine.merge(theirs) for mine, theirs in pairs]
+        return self
+
+
+def run_part(job: Job, part: RowPart) -> Any:
+    """The job on all blocks of one part; None if it has no rows."""
+    total: Any = None
+    add = getattr(job, "add", None)
+    for examples in part.examples():
+        if total is None:
+            total = job(examples)
+        else:
+            total = total.merge(job(examples)) if add is None else add(total, examples)
+    return total
+
+
+def run_parts(parts: Sequence[RowPart], job: Job, tell: Tell | None, client: Any = None) -> Any:
+    """One pass: by threads here, or by Dask where the parts or a client ask for it."""
+    if client is not None or any(hasattr(part, "delayed") for part in parts):
+        from hotmax.calibration.dask_rows import run_on_dask
+
+        return run_on_dask(parts, job, tell, client)
+    # Threads take parts; a part is computed in its own thread, so that jobs for others, which keep
+    # their arrays alive, do not pile up in the pool's queue.
+    many = len(parts) >= threads.get_threads()
+    numbers = itertools.count()
+    lock = threading.Lock()
+    total: Any = None
+    faults: list[tuple[int, BaseException]] = []
+    done = rows = 0
+
+    def one() -> bool:
+        nonlocal total, done, rows
+        number = next(numbers)
+        if number >= len(parts) or faults:
+            return False
+        try:
+            with threads.one_thread() if many else contextlib.nullcontext():
+                state = run_part(job, parts[number])
+        except (ValueError, TypeError) as error:  # the first in the order of rows is raised
+            faults.append((number, error))
+            return False
+        with lock:
+            done, rows = done + 1, rows + parts[number].rows
+            if total is None or state is None:
+                total = state if total is None else total
+            else:
+                total = total.merge(state)
+            if tell is not None:
+                tell(done, len(parts), rows)
+        return True
+
+    threads.together(one, len(parts))
+    if faults:
+        raise min(faults, key=lambda fault: fault[0])[1]
+    return total

@@ -1,0 +1,325 @@
+"""Labelled rows in parts: what calibration computes on data of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hotmax._core.arrays import Array
+from hotmax.calibration.examples import INPUTS, Examples, read, read_rows, step_of
+from hotmax.calibration.passes import Job, RowPart, Tell, run_parts
+from hotmax.calibration.row_hash import held_count, held_out
+from hotmax.calibration.source import Block, Part, Source, is_dask
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How the blocks of a source are read: the keywords of `fit_temperature`, but for weights."""
+
+    ignore_index: int | None
+    where: Any
+    input: str
+    any_weight: bool
+    name: str
+    labelled: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayPart:
+    """Rows start..stop of examples in memory, or in a memory map."""
+
+    whole: Examples
+    offset: int
+    rows: int
+
+    def examples(self) -> Iterator[Examples]:
+        step = step_of(self.whole.classes)
+        end = self.offset + self.rows
+        for start in range(self.offset, end, step):
+            yield self.whole.taking(slice(start, min(start + step, end)))
+
+
+@dataclass(frozen=True, eq=False)
+class SourcePart:
+    """A part of a source, checked as it is read."""
+
+    part: Part
+    options: ReadOptions
+    weights: Array | None
+
+    @property
+    def offset(self) -> int:
+        return self.part.offset
+
+    @property
+    def rows(self) -> int:
+        return self.part.rows
+
+    def examples(self) -> Iterator[Examples]:
+        at = self.part.offset
+        for block in self.part.blocks():
+            weights = block.weights
+            if self.weights is not None:
+                start = at - self.part.offset
+                weights = self.weights[start : start + len(block.logits)]
+            yield from checked(replace(block, weights=weights), self.options, self.part, at)
+            at += len(block.logits)
+        if at != self.part.offset + self.part.rows:
+            raise ValueError(
+                f"{self.part.place}: {at - self.part.offset} rows were read, and there were "
+                f"{self.part.rows} before: it has changed"
+            )
+
+
+def checked(block: Block, options: ReadOptions, part: Part, offset: int) -> Iterator[Examples]:
+    """The examples of a block, few enough at a time to stay in the cache."""
+    if not len(block.logits):
+        return
+    try:
+        if options.labelled:
+            if block.labels is None:
+                raise ValueError("there are no labels")
+            examples = read(
+                block.logits,
+                block.labels,
+                sample_weight=block.weights,
+                ignore_index=options.ignore_index,
+                where=options.where,
+                input=options.input,
+                any_weight=options.any_weight,
+                name=options.name,
+                whole=False,
+            )
+        else:
+            x, mask = read_rows(
+                block.logits, where=options.where, input=options.input, suspicious=False
+            )
+            nothing = np.empty(0, np.int64), np.empty((1, 0)), np.ones(1)
+            examples = Examples(x, mask, *nothing, options.input == "probabilities")
+    except (ValueError, TypeError) as error:
+        first = part.first + offset - part.offset
+        place = f"{part.place}, rows {first} to {first + len(block.logits) - 1}"
+        raise type(error)(f"{place}: {error}" if part.place else str(error)) from None
+    examples = replace(examples, offset=offset, place=part.place, shift=part.first - part.offset)
+    step = step_of(examples.classes)
+    for start in range(0, examples.rows, step):
+        yield examples.taking(slice(start, start + step))
+
+
+@dataclass(frozen=True)
+class Split:
+    """A share of all rows, drawn by the hash of (seed, row); or the others."""
+
+    seed: int
+    share: float
+    rows: int
+    held: bool  # whether these are the rows that are held out
+
+    def mask(self, examples: Examples) -> Array:
+        start = examples.offset
+        held = held_out(self.seed, self.share, self.rows, start, start + examples.rows)
+        return held if self.held else ~held
+
+    def of(self, examples: Examples) -> Examples:
+        """The examples, with weight 0 for rows that are not in this part."""
+        weights = np.where(self.mask(examples), examples.weight_of_rows(), 0.0)
+        return replace(examples, weights=weights)
+
+    @property
+    def count(self) -> int:
+        count = held_count(self.rows, self.share)
+        return count if self.held else self.rows - count
+
+
+class RowParts:
+    """Labelled rows: in one piece, or in parts that are read anew in each pass."""
+
+    def __init__(
+        self,
+        parts: Sequence[RowPart],
+        rows: int,
+        classes: int,
+        whole: Examples | None = None,
+        client: Any = None,
+    ) -> None:
+        self.parts, self.rows, self.classes = parts, rows, classes
+        self.whole = whole
+        self.client = client
+        self.passes = 0
+
+    def run(self, job: Job, tell: Tell | None = None) -> Any:
+        """The job on all blocks, in one pass over the rows."""
+        self.passes += 1
+        return run_parts(self.parts, job, tell, self.client)
+
+    def in_ranges(self, starts: Sequence[int], length: int, split: Split | None = None) -> Examples:
+        """The rows in some ranges of equal length, from the parts that hold them."""
+        chosen = [
+            part
+            for part in self.parts
+            if any(s < part.offset + part.rows and part.offset < s + length for s in starts)
+        ]
+        kept = run_parts(chosen, InRanges(tuple(starts), length, split), None, self.client)
+        examples: Examples = kept.examples()
+        return examples
+
+    def all_rows(self) -> Examples:
+        """All rows at once: for data that is known to be small."""
+        if self.whole is not None:
+            return self.whole
+        return self.in_ranges([0], self.rows)
+
+
+# --- rows that are kept -----------------------------------------------------------------------
+
+
+class KeptRows:
+    """Rows that are brought to one place, in the order of their numbers."""
+
+    def __init__(self, kept: list[tuple[Array, Examples]]) -> None:
+        self.kept = kept  # (row numbers, rows)
+
+    def merge(self, other: KeptRows) -> KeptRows:
+        self.kept += other.kept
+        return self
+
+    def examples(self) -> Examples:
+        """All of them."""
+        ordered = sorted((pair for pair in self.kept if pair[1].rows), key=lambda p: int(p[0][0]))
+        if not ordered:
+            return self.kept[0][1]
+        parts = [part for _, part in ordered]
+        first = parts[0]
+        wheres = [part.where for part in parts]
+        return Examples(
+            np.concatenate([part.x for part in parts]),
+            None if first.where is None else np.concatenate([w for w in wheres if w is not None]),
+            np.concatenate([part.labels for part in parts]),
+            np.concatenate([part.soft for part in parts]) if first.soft.size else first.soft,
+            weights_together(parts),
+            first.probabilities,
+        )
+
+    def numbers(self) -> Array:
+        ordered = sorted((pair for pair in self.kept if pair[1].rows), key=lambda p: int(p[0][0]))
+        return np.concatenate([numbers for numbers, _ in ordered] or [np.empty(0, np.int64)])
+
+
+def weights_together(parts: Sequence[Examples]) -> Array:
+    if all(part.weights.size == 1 and part.weights[0] == 1.0 for part in parts):
+        return np.ones(1)
+    return np.concatenate([part.weight_of_rows() for part in parts])
+
+
+@dataclass(frozen=True)
+class InRanges:
+    """The job that keeps the rows of some ranges."""
+
+    starts: tuple[int, ...]
+    length: int
+    split: Split | None = None
+
+    def __call__(self, examples: Examples) -> KeptRows:
+        examples = examples if self.split is None else self.split.of(examples)
+        numbers = examples.offset + np.arange(examples.rows)
+        wanted = np.zeros(examples.rows, np.bool_)
+        for start in self.starts:
+            wanted |= (numbers >= start) & (numbers < start + self.length)
+        index = np.flatnonzero(wanted)
+        if index.size:
+            examples.check()  # before rows are taken out, and lose their numbers
+        return KeptRows([(numbers[index], examples.taking(index))])
+
+
+# --- from arguments ---------------------------------------------------------------------------
+
+
+def row_parts(
+    logits: object,
+    targets: object = None,
+    *,
+    sample_weight: object = None,
+    ignore_index: int | None = None,
+    where: object = None,
+    input: str = "logits",
+    any_weight: bool = False,
+    name: str = "targets",
+    labelled: bool = True,
+) -> RowParts:
+    """Labelled rows from the arguments of a function of calibration."""
+    if input not in INPUTS:
+        raise ValueError(f'input must be "logits" or "probabilities", got {input!r}')
+    if is_dask(logits):
+        from hotmax.calibration.dask_rows import dask_source
+
+        logits = dask_source(logits, targets, sample_weight, name=name)
+        targets = sample_weight = None
+    if isinstance(logits, Source):
+        if targets is not None:
+            raise TypeError(f"{name} must be left out: a Source brings its own")
+        return parts_of_source(
+            logits, sample_weight, ReadOptions(ignore_index, where, input, True, name, labelled)
+        )
+    if not labelled:
+        x, mask = read_rows(logits, where=where, input=input)
+        nothing = np.empty(0, np.int64), np.empty((1, 0)), np.ones(1)
+        return parts_of_examples(Examples(x, mask, *nothing, input == "probabilities"))
+    if targets is None:
+        raise TypeError(f"{name} must be given, unless logits are a Source that has them")
+    return parts_of_examples(
+        read(
+            logits,
+            targets,
+            sample_weight=sample_weight,
+            ignore_index=ignore_index,
+            where=where,
+            input=input,
+            any_weight=any_weight,
+            name=name,
+        )
+    )
+
+
+def parts_of_examples(examples: Examples) -> RowParts:
+    step = step_of(examples.classes)
+    step *= min(max(examples.rows // step // 16, 1), 16)  # some for each thread, and not too many
+    parts = [
+        ArrayPart(examples, start, min(step, examples.rows - start))
+        for start in range(0, examples.rows, step)
+    ]
+    return RowParts(parts, examples.rows, examples.classes, examples)
+
+
+def parts_of_source(source: Source, sample_weight: object, options: ReadOptions) -> RowParts:
+    if options.labelled and not source.has_labels:
+        raise ValueError(f"{source.name} has no labels")
+    if source.rows == 0:
+        raise ValueError(f"{source.name} has no rows")
+    if source.input == "probabilities":
+        options = replace(options, input="probabilities")
+    if options.where is not None:
+        options = replace(options, where=np.asarray(options.where))
+        if options.where.ndim > 1 and options.where.shape[0] != 1:
+            raise ValueError(
+                "where must be one bool for each class of a Source, got shape "
+                f"{options.where.shape}"
+            )
+    weights: Array | None = None
+    if sample_weight is not None:
+        weights = np.asarray(sample_weight, np.float64)
+        if weights.shape != (source.rows,):
+            raise ValueError(f"sample_weight must have shape {(source.rows,)}, got {weights.shape}")
+    parts: list[RowPart] = []
+    for part in source.parts:
+        own = None if weights is None else weights[part.offset : part.offset + part.rows]
+        if hasattr(part, "delayed"):
+            from hotmax.calibration.dask_rows import DaskPart, DaskRows
+
+            assert isinstance(part, DaskPart)
+            parts.append(DaskRows(part, options, own))
+        else:
+            parts.append(SourcePart(part, options, own))
+    return RowParts(parts, source.rows, source.classes, client=source.client)

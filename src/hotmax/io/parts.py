@@ -1,0 +1,125 @@
+"""Pieces of files and arrays that are read by themselves, in this process or on a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hotmax._core.arrays import Array
+from hotmax._core.reading import reading
+from hotmax.calibration.source import Block, Part
+from hotmax.io.found import Labels, Wanted
+from hotmax.io.labels import as_labels, integer_of
+from hotmax.io.parquet import ChosenColumns, batches, opened_parquet
+from hotmax.io.places import local
+from hotmax.io.predictions import opened
+
+BLOCK = 1 << 22  # entries that are read together
+EVERYTHING = Wanted(None, None, False)
+
+
+def rows_in_block(classes: int) -> int:
+    return max(BLOCK // max(classes, 1), 1)
+
+
+@dataclass(frozen=True, eq=False)
+class ArraySlice(Part):
+    """Rows of arrays: in memory, in a memory map, or in a zarr store."""
+
+    x: Any = None
+    y: Any = None
+
+    def blocks(self) -> Iterator[Block]:
+        step = rows_in_block(int(self.x.shape[1]))
+        for start in range(self.offset, self.offset + self.rows, step):
+            stop = min(start + step, self.offset + self.rows)
+            labels = None if self.y is None else np.asarray(self.y[start:stop])
+            yield Block(np.asarray(self.x[start:stop]), labels)
+
+
+@dataclass(frozen=True, eq=False)
+class FileRows(Part):
+    """Rows of a file of arrays or text: those from `first` on."""
+
+    wanted: Wanted = EVERYTHING
+    class_names: tuple[str, ...] | None = None
+    labels: Labels | None = None  # where they come from another file
+    has_labels: bool = True
+
+    def blocks(self) -> Iterator[Block]:
+        path = local(self.place)
+        with reading(path):
+            found = opened(path, self.wanted)
+        step = rows_in_block(int(found.logits.shape[1]))
+        for start in range(self.first, self.first + self.rows, step):
+            stop = min(start + step, self.first + self.rows)
+            raw = found.labels[start:stop] if found.labels is not None else None
+            if self.labels is not None:
+                raw = self.labels[start - self.first : stop - self.first]
+            labels = None
+            if self.has_labels:
+                labels = block_labels(raw, found.logits, start, stop, self.class_names, path)
+            yield Block(found.logits[start:stop], labels)
+
+
+@dataclass(frozen=True, eq=False)
+class RowGroup(Part):
+    """A row group of a Parquet file."""
+
+    columns: ChosenColumns | None = None
+    group: int = 0
+    class_names: tuple[str, ...] | None = None
+    labels: Labels | None = None
+
+    def blocks(self) -> Iterator[Block]:
+        path = local(self.place)
+        assert self.columns is not None
+        start = self.first
+        with reading(path), opened_parquet(path) as file:
+            for x, cells in batches(file, path, self.columns, [self.group], start):
+                stop = start + len(x)
+                raw = cells
+                if self.labels is not None:
+                    raw = self.labels[start - self.first : stop - self.first]
+                labels = None
+                if raw is not None:
+                    labels = block_labels(raw, x, start, stop, self.class_names, path)
+                yield Block(x, labels)
+                start = stop
+
+
+def block_labels(
+    raw: Labels | None, x: Array, start: int, stop: int, names: tuple[str, ...] | None, path: Path
+) -> Array:
+    """The labels of rows start..stop of a file as numbers of classes.
+
+    Where integers name the classes, labels are these names: a block cannot know whether all others
+    would fit them too.
+    """
+    assert raw is not None
+
+    def place(row: int) -> str:
+        return f"row {start + row}"
+
+    with reading(path):
+        labels = as_labels(raw, stop - start, int(x.shape[1]), names, place, path)
+        if not isinstance(raw, list) and raw.dtype.kind in "fiu" and has_other_numbers(names):
+            known = np.array([int(name) for name in names or ()])
+            strange = ~np.isin(raw, known)
+            if strange.any():
+                row = int(np.argmax(strange))
+                raise ValueError(
+                    f"{path}: label {raw[row]} at {place(row)} is none of the classes, whose names "
+                    "are integers: if labels are positions, give class_names=[...] (--class-names)"
+                )
+        return labels
+
+
+def has_other_numbers(names: tuple[str, ...] | None) -> bool:
+    """Are the names of the classes integers, and not their positions?"""
+    integers = [integer_of(name) for name in names or ()]
+    return bool(integers) and None not in integers and integers != list(range(len(integers)))

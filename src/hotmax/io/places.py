@@ -1,0 +1,114 @@
+"""Which files a path, a directory, a pattern or an address names."""
+
+from __future__ import annotations
+
+import functools
+import glob
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+SUFFIXES = (".npy", ".npz", ".csv", ".tsv", ".parquet", ".safetensors")
+
+
+def is_remote(name: str) -> bool:
+    """Is this an address such as s3://bucket/file?"""
+    scheme, separator, _ = name.partition("://")
+    return bool(separator) and scheme.replace("+", "").isalnum()
+
+
+def is_zarr(name: str) -> bool:
+    """Is this the directory of a zarr array or group?"""
+    path = Path(name)
+    marks = ("zarr.json", ".zarray", ".zgroup")
+    return path.suffix == ".zarr" or any((path / mark).exists() for mark in marks)
+
+
+def files_in(paths: object) -> list[str]:
+    """The files that paths, directories and patterns name, in order; a zarr counts as one."""
+    if isinstance(paths, str | os.PathLike):
+        paths = [paths]
+    if not isinstance(paths, Iterable):
+        raise TypeError(f"path must be a path, or a list of paths, got {type(paths).__name__}")
+    found: list[str] = []
+    for path in paths:
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"path must be a path, or a list of paths, got {type(path).__name__}")
+        found += files_at(os.fspath(path))
+    if not found:
+        raise ValueError("path must name at least one file, got none")
+    return found
+
+
+def files_at(name: str) -> list[str]:
+    if is_remote(name):
+        return remote_files(name)
+    path = Path(name)
+    if is_zarr(name):
+        return [name]
+    if path.is_dir():
+        inside = sorted(str(file) for file in path.rglob("*") if is_data(file, path))
+        if not inside:
+            raise ValueError(f"{name} is a directory without files of {', '.join(SUFFIXES)}")
+        return inside
+    if not path.exists() and glob.has_magic(name):
+        matching = sorted(glob.glob(name, recursive=True))
+        if not matching:
+            raise FileNotFoundError(f"no file matches {name}")
+        return [file for match in matching for file in files_at(match)]
+    return [name]
+
+
+def is_data(file: Path, folder: Path) -> bool:
+    """A file of a kind that is read, and not one that Spark or a draft left there."""
+    inner = file.relative_to(folder).parts
+    return (
+        file.suffix.lower() in SUFFIXES
+        and file.is_file()
+        and not any(part.startswith((".", "_")) for part in inner)
+    )
+
+
+def remote_files(name: str) -> list[str]:
+    try:
+        import fsspec
+    except ImportError:
+        raise ImportError(f"{name} is read by fsspec: pip install fsspec") from None
+    system, path = fsspec.core.url_to_fs(name)
+    if glob.has_magic(path):
+        found = [system.unstrip_protocol(match) for match in sorted(system.glob(path))]
+    elif system.isdir(path) and not path.endswith(".zarr"):
+        inside = sorted(match for match in system.find(path) if match.lower().endswith(SUFFIXES))
+        found = [system.unstrip_protocol(match) for match in inside]
+    else:
+        found = [name]
+    if not found:
+        raise FileNotFoundError(f"no file matches {name}")
+    return found
+
+
+def absolute(name: str) -> str:
+    """A path that means the same in every directory."""
+    return name if is_remote(name) else os.path.abspath(name)
+
+
+@functools.lru_cache(maxsize=1024)
+def local(name: str) -> Path:
+    """The file itself, or a copy of a remote one, which is kept until the process ends."""
+    if not is_remote(name):
+        return Path(name)
+    import fsspec
+
+    system, path = fsspec.core.url_to_fs(name)
+    digest = hashlib.sha256(name.encode()).hexdigest()[:32]
+    copy = Path(copies().name) / f"{digest}{Path(path).suffix}"
+    system.get(path, str(copy))
+    return copy
+
+
+@functools.lru_cache(maxsize=1)
+def copies() -> tempfile.TemporaryDirectory[str]:
+    """The directory of the copies of remote files; removed at the end of the process."""
+    return tempfile.TemporaryDirectory(prefix="hotmax-")

@@ -1,0 +1,333 @@
+"""source: logits and labels of any number, from arrays, files or Dask collections, in blocks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hotmax._core.arrays import ACCEPTED, FLOATS, Array
+from hotmax._core.reading import reading
+from hotmax.calibration.examples import INPUTS, refuse_probabilities
+from hotmax.calibration.source import Part, Source, is_dask
+from hotmax.io.found import NONE, Found, Wanted
+from hotmax.io.labels import read_label_file
+from hotmax.io.parquet import batches, chosen_columns, opened_parquet
+from hotmax.io.parts import ArraySlice, FileRows, RowGroup, rows_in_block
+from hotmax.io.places import absolute, files_in, is_zarr, local
+from hotmax.io.predictions import (
+    checked_logits,
+    checked_names,
+    existing,
+    label_file,
+    opened,
+    reader_of,
+)
+
+FIRST_LOOK = 1024  # rows by which probabilities are told from logits
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FileSummary:
+    """What a file holds, without its rows."""
+
+    name: str
+    rows: int
+    classes: int
+    dtype: np.dtype[Any]
+    class_names: tuple[str, ...] | None
+    has_labels: bool
+    parts: tuple[Part, ...]  # from offset 0
+
+
+def summary_of(name: str, wanted: Wanted, class_names: Sequence[str] | None) -> FileSummary:
+    path = existing(local(name))
+    if path.suffix.lower() == ".parquet":
+        return parquet_summary(name, path, wanted, class_names)
+    reader_of(path)
+    with reading(path):
+        found = opened(path, wanted)
+        x = checked_logits(found, path)
+        names = checked_names(class_names, found, x.shape[1], path)
+    rows, classes = x.shape
+    step = rows_in_block(classes) if is_mapped(x) else rows
+    part = FileRows(0, rows, name, 0, wanted, names, None, found.labels is not None)
+    parts = tuple(
+        replace(part, offset=start, rows=min(step, rows - start), first=start)
+        for start in range(0, rows, step)
+    )
+    return FileSummary(name, rows, classes, x.dtype, names, found.labels is not None, parts)
+
+
+def is_mapped(x: Array) -> bool:
+    base: Any = x
+    while isinstance(base, np.ndarray):
+        if isinstance(base, np.memmap):
+            return True
+        base = base.base
+    return False
+
+
+def parquet_summary(
+    name: str, path: Path, wanted: Wanted, class_names: Sequence[str] | None
+) -> FileSummary:
+    with reading(path), opened_parquet(path) as file:
+        columns = chosen_columns(file, path, wanted)
+        counts = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+        small = next(batches(file, path, columns, [counts.index(max(counts))], 0))[0]
+        found = Found(small, "the table", None, None, columns.class_names, str)
+        x = checked_logits(found, path)
+        names = checked_names(class_names, found, x.shape[1], path)
+    starts = np.concatenate([[0], np.cumsum(counts)]).tolist()
+    parts = tuple(
+        RowGroup(starts[i], count, name, starts[i], columns, i, names)
+        for i, count in enumerate(counts)
+        if count
+    )
+    labelled = columns.label is not None
+    return FileSummary(name, columns.rows, int(x.shape[1]), x.dtype, names, labelled, parts)
+
+
+def check_agreement(first: FileSummary, other: FileSummary) -> None:
+    """Raise if two shards do not belong together, naming both."""
+    for what, one, two in (
+        ("classes", first.classes, other.classes),
+        ("dtype", first.dtype, other.dtype),
+        ("names of classes", first.class_names, other.class_names),
+        ("labels", *("labels" if file.has_labels else "none" for file in (first, other))),
+    ):
+        if one != two:
+            raise ValueError(
+                f"{first.name} and {other.name} do not belong together: {what} {one} and {two}"
+            )
+
+
+def source_of_files(
+    paths: object,
+    labels: Any,
+    logits: str | None,
+    class_names: Sequence[str] | None,
+    input: str,
+    client: Any,
+) -> Source:
+    names = files_in(paths)
+    if len(names) == 1 and is_zarr(names[0]):
+        return source_of_zarr(names[0], labels, logits, class_names, input, client)
+    if client is not None:  # workers have directories of their own
+        names = [absolute(name) for name in names]
+    other = label_file(labels)
+    named = NONE if other is not None else (None if labels is None else str(os.fspath(labels)))
+    wanted = Wanted(logits, named, input == "probabilities", least_mapped=1 << 20)
+    files = [summary_of(name, wanted, class_names) for name in names]
+    for file in files[1:]:
+        check_agreement(files[0], file)
+    parts: list[Any] = []
+    offset = 0
+    for file in files:
+        parts += [replace(part, offset=offset + part.offset) for part in file.parts]
+        offset += file.rows
+    has_labels = files[0].has_labels
+    if other is not None:
+        with reading(other):
+            raw, _ = read_label_file(other)
+        if len(raw) != offset:
+            raise ValueError(f"{other}: {len(raw)} labels for {offset} rows of logits")
+        parts = [
+            replace(part, labels=raw[part.offset : part.offset + part.rows], **labelled(part))
+            for part in parts
+        ]
+        has_labels = True
+    first = files[0]
+    source = Source(
+        parts,
+        name=names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more",
+        classes=first.classes,
+        dtype=first.dtype,
+        class_names=first.class_names,
+        has_labels=has_labels,
+        input=input,
+        client=client,
+    )
+    return looked_at(source)
+
+
+def labelled(part: Part) -> dict[str, Any]:
+    return {"has_labels": True} if isinstance(part, FileRows) else {}
+
+
+def looked_at(source: Source) -> Source:
+    """The source, unless its first rows are probabilities that come as logits."""
+    if source.input == "logits":
+        first = next(source.parts[0].blocks()).logits[:FIRST_LOOK]
+        try:
+            refuse_probabilities(first)
+        except ValueError:
+            raise ValueError(
+                f"{source.parts[0].place or source.name} holds probabilities, not logits: every "
+                'row lies in 0..1 and sums to 1; say input="probabilities" (--input probabilities)'
+            ) from None
+    return source
+
+
+# --- arrays -----------------------------------------------------------------------------------
+
+
+def source_of_arrays(
+    x: Any, y: Any, class_names: Sequence[str] | None, input: str, client: Any, name: str
+) -> Source:
+    """A source of arrays that can be sliced by rows."""
+    if len(x.shape) != 2 or 0 in x.shape:
+        raise ValueError(f"{name}: logits must have shape (rows, classes), got {tuple(x.shape)}")
+    kind = np.dtype(x.dtype)
+    if kind.kind not in "iub" and kind.name not in FLOATS:
+        raise TypeError(f"{name}: logits must hold {ACCEPTED}, got {kind}")
+    rows, classes = map(int, x.shape)
+    if y is not None and tuple(y.shape) != (rows,):
+        raise ValueError(f"{name}: labels must have shape {(rows,)}, got {tuple(y.shape)}")
+    names = None
+    if class_names is not None:
+        nothing = Found(np.empty((1, classes)), "", None, None, None, str)
+        names = checked_names(class_names, nothing, classes, Path(name))
+    chunks = getattr(x, "chunks", None)
+    step = int(chunks[0]) if chunks and isinstance(chunks[0], int) else rows_in_block(classes)
+    step = max(step, rows_in_block(classes) // step * step)
+    parts = [
+        ArraySlice(start, min(step, rows - start), "" if name == "logits" else name, start, x, y)
+        for start in range(0, rows, step)
+    ]
+    source = Source(
+        parts,
+        name=name,
+        classes=classes,
+        dtype=kind,
+        class_names=names,
+        has_labels=y is not None,
+        input=input,
+        client=client,
+    )
+    return looked_at(source)
+
+
+def source_of_zarr(
+    name: str,
+    labels: Any,
+    logits: str | None,
+    class_names: Sequence[str] | None,
+    input: str,
+    client: Any,
+) -> Source:
+    """A zarr array, or a group with the arrays `logits` and `labels`."""
+    try:
+        import zarr
+    except ImportError:
+        raise ImportError(f"{name} needs zarr: pip install zarr") from None
+    if not Path(name).exists():
+        raise FileNotFoundError(f"there is no directory {name}")
+    x: Any = None
+    y: Any = None
+    with reading(name):
+        store: Any = zarr.open(name, mode="r")
+        if hasattr(store, "shape"):
+            x = store
+        else:
+            wanted = logits or ("probabilities" if input == "probabilities" else "logits")
+            if wanted not in store:
+                raise ValueError(f"{name} has no array {wanted!r}")
+            x = store[wanted]
+            named = "labels" if labels is None else labels
+            y = store[named] if isinstance(named, str) and named in store else None
+        if isinstance(labels, np.ndarray):
+            y = labels
+        return source_of_arrays(x, y, class_names, input, client, name)
+
+
+def client_of(cluster: Any) -> Any:
+    """A client from its address, a scheduler file, or as it is."""
+    if cluster is None or hasattr(cluster, "submit"):
+        return cluster
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ImportError(
+            'a cluster needs dask and distributed: pip install "hotmax[cluster]"'
+        ) from None
+    text = os.fspath(cluster)
+    if text.endswith(".json"):
+        existing(text)
+        return Client(scheduler_file=text, timeout=20)
+    try:
+        return Client(text, timeout=20)
+    except (OSError, ValueError) as error:
+        raise ConnectionError(f"the cluster {text} does not answer: {error}") from None
+
+
+def source(
+    data: Any,
+    labels: Any = None,
+    *,
+    logits: str | None = None,
+    class_names: Sequence[str] | None = None,
+    input: str = "logits",
+    cluster: Any = None,
+) -> Source:
+    """Logits and labels of any number, to be read in blocks: a Source.
+
+    Every function of `hotmax.calibration`, and `hotmax.report`, takes it in the place of logits and
+    labels. Memory does not grow with the rows, and the result does not depend on how they are cut.
+
+    Args:
+        data: An array or a memory map; a file, a directory, a pattern such as "shards/*.parquet",
+            or a list of files (.npy, .npz, .parquet, .csv, .safetensors); a zarr array or its
+            directory; a Dask array or frame. Addresses such as s3://... are read by fsspec.
+        labels: For arrays, the labels; for files, as in `read`; for a frame, the name of a column.
+        logits, class_names, input: As in `read`. In a frame, all other columns are logits.
+        cluster: A `distributed.Client`, its address or a scheduler file: the workers read the
+            files.
+
+    Raises:
+        ValueError: If shards disagree in classes, dtype, names or labels; it names two of them.
+
+    Parquet is read by row groups, .npy, .safetensors and uncompressed .npz through memory maps. A
+    compressed .npz and a .csv are read whole, each file by itself.
+
+    Example:
+        >>> import numpy as np, hotmax as hm
+        >>> rng = np.random.default_rng(0)
+        >>> logits = rng.normal(size=(1000, 3)) * 4
+        >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(1)
+        >>> data = hm.io.source(logits, labels)
+        >>> data
+        Source(logits: 1000 rows, 3 classes, float64, labels)
+        >>> round(hm.calibration.fit_temperature(data).temperature, 3)
+        2.131
+    """
+    if input not in INPUTS:
+        raise ValueError(f'input must be "logits" or "probabilities", got {input!r}')
+    if isinstance(data, Source):
+        if labels is not None:
+            raise TypeError("labels must be left out: a Source brings its own")
+        return data
+    client = client_of(cluster)
+    if is_dask(data):
+        from hotmax.calibration.dask_rows import dask_source
+
+        if isinstance(labels, str):
+            data, labels = data.drop(columns=[labels]), data[labels]
+        found = dask_source(data, labels, None, name="labels")
+        found.input, found.client = input, client
+        if class_names is not None:
+            found.class_names = tuple(map(str, class_names))
+        return found
+    if type(data).__module__.partition(".")[0] == "zarr":
+        return source_of_arrays(data, labels, class_names, input, client, "the zarr array")
+    if hasattr(data, "shape") and hasattr(data, "dtype"):
+        y = None if labels is None else np.asarray(labels)
+        return source_of_arrays(data, y, class_names, input, client, "logits")
+    return source_of_files(data, labels, logits, class_names, input, client)

@@ -1,0 +1,227 @@
+"""Passes on a real cluster: the same bits for every number of workers, and after one has died."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import dask.array as da
+import numpy as np
+import psutil
+import pytest
+from distributed import Client, LocalCluster
+from source_parts import cut, sample
+
+import hotmax as hm
+from hotmax.calibration import dask_rows, temperature
+from hotmax.io.sources import client_of
+from hotmax.view.cli import main
+
+Z, Y = sample(9000)
+
+pytestmark = pytest.mark.slow  # processes that import hotmax, several times
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=":0"
+    ) as made:
+        yield made
+
+
+@pytest.fixture
+def client(cluster):
+    with Client(cluster) as made:
+        yield made
+
+
+@pytest.fixture
+def large(monkeypatch):
+    monkeypatch.setattr(temperature, "MOST_IN_MEMORY", 1000)
+    monkeypatch.setattr(temperature, "SUBSAMPLE_ENTRIES", 20_000)
+
+
+def test_workers_give_the_bits_of_an_array(large, cluster, client):
+    want = hm.calibration.fit_temperature(Z, Y), hm.calibration.evaluate(Z, Y)
+    lazy = da.from_array(Z, chunks=(1777, 2)), da.from_array(Y, chunks=1000)
+    assert hm.calibration.fit_temperature(*lazy) == want[0]
+    source = cut(Z, Y, 1)
+    source.client = client
+    assert hm.calibration.fit_temperature(source) == want[0]
+    assert str(hm.calibration.evaluate(source)) == str(want[1])
+    assert client.submit(hm.get_threads).result() == 1
+    for workers in (1, 4):
+        cluster.scale(workers)
+        client.wait_for_workers(workers)
+        assert hm.calibration.fit_temperature(source) == want[0]
+    cluster.scale(2)
+
+
+def test_bad_data_is_told_at_once_and_not_retried(client, tmp_path):
+    wrong = Y.copy()
+    wrong[5000] = 4
+    source = cut(Z, wrong, 2, folder=str(tmp_path))
+    source.client = client
+    with pytest.raises(ValueError, match=r"part \d+.*must lie in 0..3, got 4 in row"):
+        hm.calibration.evaluate(source)
+    read = [name.split("-")[1] for name in os.listdir(tmp_path)]
+    assert len(read) == len(set(read))
+
+
+def test_a_worker_that_is_killed_costs_no_bit(large, client, tmp_path):
+    want = hm.calibration.evaluate(Z, Y)
+    source = cut(Z, Y, 3, pieces=12, folder=str(tmp_path), pause=0.4)
+    source.client = client
+    found = []
+    thread = threading.Thread(target=lambda: found.append(hm.calibration.evaluate(source)))
+    thread.start()
+    wait_for(lambda: os.listdir(tmp_path))
+    victim = int(os.listdir(tmp_path)[0].split("-")[0])
+    os.kill(victim, signal.SIGKILL)
+    wait_for(lambda: not psutil.pid_exists(victim))
+    assert not found  # it was in the middle of the pass
+    thread.join(300)
+    assert str(found[0]) == str(want)
+    assert found[0].nll == want.nll
+
+
+def test_without_workers_a_pass_is_given_up(monkeypatch):
+    monkeypatch.setattr(dask_rows, "GRACE", 0.2)
+    with (
+        LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=":0") as empty,
+        Client(empty) as client,
+    ):
+        source = cut(Z, Y, 4)
+        source.client = client
+        with pytest.raises(ConnectionError, match=r"no worker of the cluster .* is left"):
+            hm.calibration.evaluate(source)
+
+
+def test_a_scheduler_that_is_killed_is_told(tmp_path):
+    file = tmp_path / "scheduler.json"
+    options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", file]
+    with subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_scheduler", *map(str, options)],
+        stderr=subprocess.DEVNULL,
+    ) as scheduler:
+        try:
+            wait_for(file.exists)
+            source = cut(Z, Y, 5)
+            source.client = client_of(str(file))
+            threading.Timer(2.0, scheduler.kill).start()
+            with pytest.raises(ConnectionError, match=r"the scheduler of the cluster .* is gone"):
+                hm.calibration.evaluate(source)
+        finally:
+            scheduler.kill()
+    source.client.close()
+
+
+def arrays_of(path):
+    with np.load(path) as file:
+        return {name: file[name] for name in file.files}
+
+
+def test_commands_on_a_cluster(cluster, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("shards")
+    for number, part in enumerate(np.array_split(np.arange(len(Z)), 3)):
+        np.savez(f"shards/{number}.npz", logits=Z[part], labels=Y[part])
+    np.savez("whole.npz", logits=Z, labels=Y)
+    address = cluster.scheduler_address
+
+    def run(*arguments):
+        assert main([*arguments]) == 0
+        return capsys.readouterr().out
+
+    for command in ("calibrate", "evaluate"):
+        here = json.loads(run(command, "whole.npz", "--json"))
+        there = json.loads(run(command, "shards", "--cluster", address, "--json"))
+        assert here.pop("source") != there.pop("source")
+        assert here == there
+    run("calibrate", "whole.npz", "--out", "c.json")
+    run("apply", "c.json", "whole.npz", "--out", "p.npz")
+    run("apply", "c.json", "shards", "--out", "shards.out", "--cluster", address)
+    manifest = json.loads((tmp_path / "shards.out" / "manifest.json").read_text())
+    written = [arrays_of(tmp_path / "shards.out" / one["shard"]) for one in manifest["shards"]]
+    whole = arrays_of("p.npz")
+    for name in ("probabilities", "labels"):
+        np.testing.assert_array_equal(np.concatenate([w[name] for w in written]), whole[name])
+    assert [one["rows"] for one in manifest["shards"]] == [3000, 3000, 3000]
+    assert main(["apply", "c.json", "shards", "--out", "shards.out"]) == 2
+    assert "--force overwrites it" in capsys.readouterr().err
+    np.savez("shards/3.npz", logits=Z[:9] * np.nan, labels=Y[:9])
+    assert main(["apply", "c.json", "shards", "--out", "other", "--cluster", address]) == 2
+    assert "3.npz" in capsys.readouterr().err
+    assert not [name for name in os.listdir() if "other" in name]  # nor a draft
+    assert main(["evaluate", "shards", "--cluster", "tcp://127.0.0.1:1"]) == 2
+    assert "does not answer" in capsys.readouterr().err
+
+
+def wait_for(happens):
+    for _ in range(30_000):
+        if happens():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it has not happened in five minutes")
+
+
+def hold_writes():
+    """On a worker: writing stops for a second with the file half done."""
+    write = hm.io.write
+
+    def slow(out, blocks, **options):
+        def later():
+            for block in blocks:
+                time.sleep(1.0)
+                yield block
+
+        return write(out, later(), **options)
+
+    hm.io.write, hm.io.fast_write = slow, write
+
+
+def hold_no_writes():
+    hm.io.write = hm.io.fast_write
+
+
+def drafts(folder):
+    return [name for name in os.listdir(folder) if name.startswith(".")]
+
+
+def test_sigterm_cancels_what_runs_and_leaves_no_draft(client, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("shards")
+    for number in range(8):
+        np.savez(f"shards/{number}.npz", logits=Z[:500], labels=Y[:500])
+    hm.calibration.TemperatureScaling().fit(Z, Y).save("c.json")
+    address = client.scheduler.address
+    command = ["apply", "c.json", "shards", "--out", "out", "--cluster", address]
+    client.run(hold_writes)
+    try:
+        with subprocess.Popen([sys.executable, "-m", "hotmax", *command]) as process:
+            wait_for(lambda: any(".npz" in n for d in drafts(".") for n in os.listdir(d)))
+            process.terminate()
+            assert process.wait(300) == 128 + signal.SIGTERM
+        assert not drafts(".")
+        wait_for(lambda: not any(client.processing().values()))  # what ran has ended, and failed
+        assert sorted(os.listdir()) == ["c.json", "shards"]
+    finally:
+        client.run(hold_no_writes)
+
+
+def test_apply_without_workers_is_given_up(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(dask_rows, "GRACE", 0.2)
+    np.savez("a.npz", logits=Z[:500], labels=Y[:500])
+    hm.calibration.TemperatureScaling().fit(Z, Y).save("c.json")
+    with LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=":0") as empty:
+        address = empty.scheduler_address
+        assert main(["apply", "c.json", "a.npz", "--out", "out", "--cluster", address]) == 2
+    assert "no worker of the cluster" in capsys.readouterr().err
+    assert sorted(os.listdir()) == ["a.npz", "c.json"]
