@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from typing import Any
@@ -210,7 +210,7 @@ def run_on(client: Any, tasks: list[Any], rows: Sequence[int], tell: Tell | None
     return total
 
 
-def completed(client: Any, futures: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+def completed(client: Any, futures: Sequence[Any]) -> Generator[tuple[Any, Any], None, None]:
     """(key, result) of futures as they finish. Those left when the caller stops are cancelled.
 
     Raises:
@@ -218,7 +218,7 @@ def completed(client: Any, futures: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
             one task has taken several workers down.
     """
     from distributed import wait
-    from distributed.comm import CommClosedError
+    from distributed.comm.core import CommClosedError
     from distributed.scheduler import KilledWorker
 
     address = client.scheduler.address
