@@ -428,7 +428,24 @@ TABLE: dict[str, Entry] = {
         written, {"blocks": X, "labels": LABELS}, dict.fromkeys(("blocks", "labels"), refused)
     ),
     "plots.probabilities": Entry(plots.probabilities, {"logits": X[0]}, {"logits": refused}),
-    "plots.jacobian_map": Entry(plots.jacobian_map, {"logits": X[0]}, {"logits": refused}),
+    "io.source": Entry(
+        lambda **given: hm.calibration.fit_temperature(hm.io.source(**given)).temperature,
+        {"data": MANY, "labels": MANY_LABELS},
+        dict.fromkeys(("data", "labels"), refused),
+    ),
+    **{
+        f"plots.{function.__name__}": Entry(function, {"logits": X[0]}, {"logits": refused})
+        for function in (plots.jacobian_map, plots.hessian_map, plots.shift_and_scale)
+    },
+    "plots.residuals": Entry(
+        lambda **given: plots.residuals(label=0, **given), {"logits": X[0]}, {"logits": refused}
+    ),
+    "plots.smoothmax_bounds": Entry(plots.smoothmax_bounds, {"others": X[0]}, {"others": refused}),
+    "plots.softargmax_sweep": Entry(
+        plots.softargmax_sweep,
+        {"logits": X[0], "temperatures": np.array([0.5, 1.0])},
+        dict.fromkeys(("logits", "temperatures"), refused),
+    ),
     "plots.sweep": Entry(
         plots.sweep,
         {"logits": X[0], "temperatures": np.array([0.5, 1.0])},

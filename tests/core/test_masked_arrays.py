@@ -34,6 +34,7 @@ debiased interval score curve candidates folds method penalty coverage free path
 calibrator other level C fit_intercept class_weight solver tol max_iter warm_start verbose shape
 dtype force subject subjects only result ax figure class_names intercept after
 points extent queries keys features
+max_rows cluster client parts name has_labels label shift
 """
 # One number each in these, though an array elsewhere.
 ONE_NUMBER = {
@@ -44,9 +45,13 @@ ONE_NUMBER = {
     ("plots.probabilities", "temperature"),
     ("plots.jacobian_map", "temperature"),
     ("plots.contour", "temperature"),
+    ("plots.hessian_map", "temperature"),
+    ("plots.smoothmax_bounds", "temperature"),
+    ("io.source", "logits"),  # the name of an array in a file
     ("io.read", "logits"),  # the name of an array in a file
     ("io.read", "labels"),
     *((name, "seed") for name in ("report", "calibration.select", "laws.check", "laws.compare")),
+    *((name, "seed") for name in ("calibration.Calibrator.__init__", "conformal.fit")),
     ("plots.attention_scaling", "seed"),
 }
 ONE_NUMBER |= {

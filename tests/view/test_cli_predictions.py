@@ -58,7 +58,7 @@ def test_calibrate_and_apply(right, predictions):
 def test_apply_in_blocks_gives_the_same(right, predictions, monkeypatch):
     right("calibrate", "predictions.npz", "--out", "c.json", "--method", "vector")
     right("apply", "c.json", "predictions.npz", "--out", "a.npz")
-    monkeypatch.setattr("hotmax.view.cli.predictions.BLOCK", 64)
+    monkeypatch.setattr("hotmax.view.cli.row_errors.BLOCK", 64)
     right("apply", "c.json", "predictions.npz", "--out", "b.npz")
     np.testing.assert_allclose(
         np.load("a.npz")["probabilities"], np.load("b.npz")["probabilities"], rtol=1e-13

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._core.arrays import ACCEPTED, FLOATS, Array
+from hotmax._core.arrays import ACCEPTED, FLOATS, Array, refuse_masked
 from hotmax._core.reading import reading
 from hotmax.calibration.examples import INPUTS, refuse_probabilities
 from hotmax.calibration.source import Part, Source, is_dask
@@ -306,7 +306,7 @@ def source(
         >>> data
         Source(logits: 1000 rows, 3 classes, float64, labels)
         >>> round(hm.calibration.fit_temperature(data).temperature, 3)
-        2.131
+        1.971
     """
     if input not in INPUTS:
         raise ValueError(f'input must be "logits" or "probabilities", got {input!r}')
@@ -328,6 +328,8 @@ def source(
     if type(data).__module__.partition(".")[0] == "zarr":
         return source_of_arrays(data, labels, class_names, input, client, "the zarr array")
     if hasattr(data, "shape") and hasattr(data, "dtype"):
+        refuse_masked(data, "data")
+        refuse_masked(labels, "labels")
         y = None if labels is None else np.asarray(labels)
         return source_of_arrays(data, y, class_names, input, client, "logits")
     return source_of_files(data, labels, logits, class_names, input, client)

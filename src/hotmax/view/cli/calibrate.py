@@ -27,7 +27,8 @@ from hotmax.view.cli.options import (
     check_free,
 )
 from hotmax.view.cli.output import Table, progress, say, say_json
-from hotmax.view.cli.predictions import method_of, naming_the_file
+from hotmax.view.cli.predictions import method_of
+from hotmax.view.cli.row_errors import naming_the_file
 
 SELECT = "select"
 

@@ -7,7 +7,7 @@ import dataclasses
 import hotmax as hm
 from hotmax.view.cli.options import BLOCK_READING, COMMON, BlockReading, Common, Files, Temperature
 from hotmax.view.cli.output import progress, say, say_json
-from hotmax.view.cli.predictions import naming_the_file
+from hotmax.view.cli.row_errors import naming_the_file
 
 
 def evaluate(

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import textwrap
 import webbrowser
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 from cyclopts import Parameter
 
 import hotmax as hm
-from hotmax._core.arrays import Array
-from hotmax._kernels.calibration import rows as kernels
-from hotmax.calibration.examples import WRONG
 from hotmax.io.places import files_in
 from hotmax.view.cli.options import (
     BLOCK_READING,
@@ -28,45 +23,8 @@ from hotmax.view.cli.options import (
     check_free,
 )
 from hotmax.view.cli.output import progress, say, say_json
+from hotmax.view.cli.row_errors import naming_the_file
 from hotmax.view.cli.shards import apply_to_shards, write_shard
-
-BLOCK = 1 << 21  # entries that are computed together
-
-
-@contextmanager
-def naming_the_file(input: Input) -> Iterator[None]:
-    """Have errors name the file, and the row as the file counts it.
-
-    Calibration counts the rows that it is given, which are those of a split or of a block. Blocks
-    of a source name their own file.
-    """
-    found = input.predictions
-    if found is None:
-        yield
-        return
-    try:
-        yield
-    except ValueError as error:
-        source = input.name
-        fault = next((kind for kind, text in WRONG.items() if text in str(error)), None)
-        fault = kernels.IS_EMPTY if fault is None else fault  # whose softmax is nan
-        row = row_with(fault, found.logits, found.labels)
-        what = str(error) if row is None else f"row {row} {WRONG[fault]}"
-        raise ValueError(f"{source}: {what}") from error
-
-
-def row_with(fault: int, logits: Array, labels: Array | None) -> int | None:
-    """The first row of the file with a fault that no softmax, or no likelihood, exists for."""
-    step = max(BLOCK // logits.shape[1], 1)
-    for start in range(0, len(logits), step):
-        part = logits[start : start + step]
-        top = part.max(1)
-        wrong = top == (np.inf if fault == kernels.HAS_INF else -np.inf)
-        if fault == kernels.LABEL_IS_ABSENT and labels is not None:
-            wrong = part[np.arange(len(part)), labels[start : start + step]] == -np.inf
-        if wrong.any():
-            return start + int(np.argmax(wrong))
-    return None
 
 
 def report(

@@ -21,6 +21,7 @@ from hotmax._core.files import whole
 from hotmax.io.places import absolute
 from hotmax.view.cli.options import BlockReading, Input
 from hotmax.view.cli.output import Progress
+from hotmax.view.cli.row_errors import naming_the_file
 
 BLOCK = 1 << 21  # entries that are computed together
 MANIFEST, FORMAT = "manifest.json", "hotmax shards"
@@ -55,8 +56,6 @@ def write_shard(
     fitted: Any, calibrator: object, found: Input, out: Path, force: bool, update: Progress
 ) -> tuple[int, int, np.dtype[Any]]:
     """Write the probabilities of one input; returns rows, classes and dtype."""
-    from hotmax.view.cli.predictions import naming_the_file
-
     given: Any = found.source if found.predictions is None else found.predictions.logits
     rows, classes = (given.rows, given.classes) if found.source is not None else given.shape
     if classes != fitted.n_features_in_:
