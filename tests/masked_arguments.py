@@ -429,6 +429,19 @@ TABLE: dict[str, Entry] = {
     ),
     "plots.probabilities": Entry(plots.probabilities, {"logits": X[0]}, {"logits": refused}),
     "plots.jacobian_map": Entry(plots.jacobian_map, {"logits": X[0]}, {"logits": refused}),
+    "plots.hessian_map": Entry(plots.hessian_map, {"logits": X[0]}, {"logits": refused}),
+    "plots.residuals": Entry(
+        lambda logits: plots.residuals(logits, 0), {"logits": X[0]}, {"logits": refused}
+    ),
+    "plots.shift_and_scale": Entry(plots.shift_and_scale, {"logits": X[0]}, {"logits": refused}),
+    "plots.smoothmax_bounds": Entry(
+        plots.smoothmax_bounds, {"others": np.array([0.0, 1.0])}, {"others": refused}
+    ),
+    "plots.softargmax_sweep": Entry(
+        plots.softargmax_sweep,
+        {"logits": X[0], "temperatures": np.array([0.5, 1.0])},
+        dict.fromkeys(("logits", "temperatures"), refused),
+    ),
     "plots.sweep": Entry(
         plots.sweep,
         {"logits": X[0], "temperatures": np.array([0.5, 1.0])},

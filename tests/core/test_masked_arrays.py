@@ -33,7 +33,7 @@ end step draws count base per_row probabilities title input progress bins binnin
 debiased interval score curve candidates folds method penalty coverage free path estimator
 calibrator other level C fit_intercept class_weight solver tol max_iter warm_start verbose shape
 dtype force subject subjects only result ax figure class_names intercept after
-points extent queries keys features
+points extent queries keys features label shift
 """
 # One number each in these, though an array elsewhere.
 ONE_NUMBER = {
@@ -43,6 +43,8 @@ ONE_NUMBER = {
     ("SoftmaxRegression.__init__", "temperature"),
     ("plots.probabilities", "temperature"),
     ("plots.jacobian_map", "temperature"),
+    ("plots.hessian_map", "temperature"),
+    ("plots.smoothmax_bounds", "temperature"),
     ("plots.contour", "temperature"),
     ("io.read", "logits"),  # the name of an array in a file
     ("io.read", "labels"),
