@@ -21,6 +21,9 @@ extensions = [
     "sphinx-mathjax-offline",
 ]
 exclude_patterns = ["_build"]
+# `softmax` in a docstring is a link, if there is something of that name.
+default_role = "py:obj"
+suppress_warnings = ["ref.python"]  # several results have a `to_json`
 html_theme = "furo"
 html_title = "hotmax"
 html_static_path = ["_static"]
@@ -52,6 +55,26 @@ def write_explorer(app, exception):
         Path(app.outdir, "explorer.html").write_text(text, encoding="utf-8")
 
 
+def as_restructured_text(app, what, name, thing, options, lines):
+    """Docstrings are plain text: tables stay as they are, and | and ** mean themselves."""
+    found = []
+    for line in lines:
+        if line.startswith("|"):
+            found += ([] if found and found[-1].startswith("    |") else ["::", ""]) + [
+                f"    {line}"
+            ]
+        elif line.lstrip().startswith((">>>", "...")):
+            found.append(line)
+        else:
+            found.append(re.sub(r"(\||\*\*)", lambda m: "".join(f"\\{c}" for c in m[0]), line))
+    lines[:] = found
+
+
+def skip_member(app, what, name, thing, skip, options):
+    """What scikit-learn adds to every estimator refers to scikit-learn's own pages."""
+    return True if re.fullmatch(r"set_\w+_request", name) else skip
+
+
 def check_pictures(app, exception):
     """Every picture of the guide that has a description was drawn."""
     if exception is None and app.builder.format == "html":
@@ -64,5 +87,7 @@ def check_pictures(app, exception):
 
 
 def setup(app):
+    app.connect("autodoc-process-docstring", as_restructured_text)
+    app.connect("autodoc-skip-member", skip_member)
     app.connect("build-finished", check_pictures)
     app.connect("build-finished", write_explorer)

@@ -433,14 +433,15 @@ TABLE: dict[str, Entry] = {
         {"data": MANY, "labels": MANY_LABELS},
         dict.fromkeys(("data", "labels"), refused),
     ),
-    **{
-        f"plots.{function.__name__}": Entry(function, {"logits": X[0]}, {"logits": refused})
-        for function in (plots.jacobian_map, plots.hessian_map, plots.shift_and_scale)
-    },
+    "plots.jacobian_map": Entry(plots.jacobian_map, {"logits": X[0]}, {"logits": refused}),
+    "plots.hessian_map": Entry(plots.hessian_map, {"logits": X[0]}, {"logits": refused}),
     "plots.residuals": Entry(
-        lambda **given: plots.residuals(label=0, **given), {"logits": X[0]}, {"logits": refused}
+        lambda logits: plots.residuals(logits, 0), {"logits": X[0]}, {"logits": refused}
     ),
-    "plots.smoothmax_bounds": Entry(plots.smoothmax_bounds, {"others": X[0]}, {"others": refused}),
+    "plots.shift_and_scale": Entry(plots.shift_and_scale, {"logits": X[0]}, {"logits": refused}),
+    "plots.smoothmax_bounds": Entry(
+        plots.smoothmax_bounds, {"others": np.array([0.0, 1.0])}, {"others": refused}
+    ),
     "plots.softargmax_sweep": Entry(
         plots.softargmax_sweep,
         {"logits": X[0], "temperatures": np.array([0.5, 1.0])},

@@ -33,8 +33,7 @@ end step draws count base per_row probabilities title input progress bins binnin
 debiased interval score curve candidates folds method penalty coverage free path estimator
 calibrator other level C fit_intercept class_weight solver tol max_iter warm_start verbose shape
 dtype force subject subjects only result ax figure class_names intercept after
-points extent queries keys features
-max_rows cluster client parts name has_labels label shift
+points extent queries keys features label shift max_rows cluster client parts name has_labels
 """
 # One number each in these, though an array elsewhere.
 ONE_NUMBER = {
@@ -44,9 +43,9 @@ ONE_NUMBER = {
     ("SoftmaxRegression.__init__", "temperature"),
     ("plots.probabilities", "temperature"),
     ("plots.jacobian_map", "temperature"),
-    ("plots.contour", "temperature"),
     ("plots.hessian_map", "temperature"),
     ("plots.smoothmax_bounds", "temperature"),
+    ("plots.contour", "temperature"),
     ("io.source", "logits"),  # the name of an array in a file
     ("io.read", "logits"),  # the name of an array in a file
     ("io.read", "labels"),

@@ -102,7 +102,7 @@ def test_nan_is_told_with_its_row(folder, row):
 
 
 def test_the_first_nan_of_many_blocks(folder, monkeypatch):
-    monkeypatch.setattr("hotmax.io.predictions.BLOCK", 6)
+    monkeypatch.setattr("hotmax.io.one_file.BLOCK", 6)
     x = X.copy()
     x[3, 1] = x[6, 0] = np.nan
     np.savez("a.npz", logits=x)

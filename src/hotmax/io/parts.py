@@ -14,9 +14,9 @@ from hotmax._core.reading import reading
 from hotmax.calibration.source import Block, Part
 from hotmax.io.found import Labels, Wanted
 from hotmax.io.labels import as_labels, integer_of
+from hotmax.io.one_file import opened
 from hotmax.io.parquet import ChosenColumns, batches, opened_parquet
 from hotmax.io.places import local
-from hotmax.io.predictions import opened
 
 BLOCK = 1 << 22  # entries that are read together
 EVERYTHING = Wanted(None, None, False)

@@ -16,10 +16,7 @@ from hotmax.calibration.examples import INPUTS, refuse_probabilities
 from hotmax.calibration.source import Part, Source, is_dask
 from hotmax.io.found import NONE, Found, Wanted
 from hotmax.io.labels import read_label_file
-from hotmax.io.parquet import batches, chosen_columns, opened_parquet
-from hotmax.io.parts import ArraySlice, FileRows, RowGroup, rows_in_block
-from hotmax.io.places import absolute, files_in, is_zarr, local
-from hotmax.io.predictions import (
+from hotmax.io.one_file import (
     checked_logits,
     checked_names,
     existing,
@@ -27,6 +24,9 @@ from hotmax.io.predictions import (
     opened,
     reader_of,
 )
+from hotmax.io.parquet import batches, chosen_columns, opened_parquet
+from hotmax.io.parts import ArraySlice, FileRows, RowGroup, rows_in_block
+from hotmax.io.places import absolute, files_in, is_zarr, local
 
 FIRST_LOOK = 1024  # rows by which probabilities are told from logits
 

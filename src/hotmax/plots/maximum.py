@@ -44,7 +44,7 @@ def smoothmax_bounds(
         >>> found.moving.tolist(), found.smoothmax.round(3).tolist()
         ([-6.0, 0.0, 6.0], [0.002, 0.693, 6.002])
     """
-    still = one_row(others)
+    still = one_row(others, "others")
     if points < 2:
         raise ValueError(f"points must be at least 2, got {points}")
     if not 0.0 < temperature < np.inf:

@@ -29,10 +29,10 @@ from hotmax.plots.style import (
 COLOURED = len(COLORS)  # classes with a line of their own; the others are thin and grey
 
 
-def one_row(logits: object) -> Array:
-    x = as_array(to_numpy(logits, "logits"), "logits").astype(np.float64)
+def one_row(logits: object, name: str = "logits") -> Array:
+    x = as_array(to_numpy(logits, name), name).astype(np.float64)
     if x.ndim != 1 or x.size == 0:
-        raise ValueError(f"logits must be one row of at least one class, got shape {x.shape}")
+        raise ValueError(f"{name} must be one row of at least one class, got shape {x.shape}")
     return x
 
 

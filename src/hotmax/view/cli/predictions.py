@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 import hotmax as hm
+from hotmax.io.one_file import existing
 from hotmax.io.places import files_in
 from hotmax.view.cli.options import (
     BLOCK_READING,
@@ -124,7 +125,7 @@ def apply(
         check_free(out, force)
         if out.suffix.lower() != ".npz":
             raise ValueError(f"{out}: the name must end in .npz, which is what is written")
-    hm.io.predictions.existing(calibrator)
+    existing(calibrator)
     fitted = hm.calibration.load(calibrator)
     if shards:
         with progress("applying") as update:

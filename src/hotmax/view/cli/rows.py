@@ -12,7 +12,7 @@ import numpy as np
 from hotmax._core.arrays import Array
 from hotmax._core.reading import shown
 from hotmax.io.labels import LONGEST_TEXT, text_lines
-from hotmax.io.predictions import READERS, existing
+from hotmax.io.one_file import READERS, existing
 from hotmax.view.cli import STDIN
 from hotmax.view.cli.options import Reading, parse_class_names
 

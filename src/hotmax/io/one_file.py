@@ -1,0 +1,160 @@
+"""One file: found, opened by the reader of its kind, and its logits checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hotmax._core import threads
+from hotmax._core.arrays import ACCEPTED, FLOATS, Array
+from hotmax._core.checks import check_probabilities
+from hotmax.calibration.examples import refuse_probabilities
+from hotmax.io.arrays import read_npy, read_npz
+from hotmax.io.found import Found, Wanted
+from hotmax.io.labels import LABEL_FILES
+from hotmax.io.parquet import read_parquet
+from hotmax.io.safetensors import read_safetensors
+from hotmax.io.tables import read_csv
+
+BLOCK = 1 << 20  # entries that are looked at together
+
+READERS = {
+    ".npy": read_npy,
+    ".npz": read_npz,
+    ".csv": read_csv,
+    ".tsv": read_csv,
+    ".parquet": read_parquet,
+    ".safetensors": read_safetensors,
+}
+PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib", ".ckpt")
+
+
+def reader_of(file: Path) -> Callable[[Path, Wanted], Found]:
+    """The function that reads such a file; ValueError if there is none."""
+    kind = file.suffix.lower()
+    if kind not in READERS:
+        known = ", ".join(READERS)
+        more = "; pickles are never read, so save the arrays with np.savez" * (kind in PICKLES)
+        raise ValueError(f"{file}: the name must end in one of {known}, got {kind!r}{more}")
+    return READERS[kind]
+
+
+def existing(path: str | os.PathLike[str]) -> Path:
+    """The path of a file that is there, holds something and may be read."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be a path, got {type(path).__name__}")
+    file = Path(path)
+    if file.is_dir():
+        raise IsADirectoryError(f"{file} is a directory, not a file")
+    if not file.exists():
+        raise FileNotFoundError(f"there is no file {file}")
+    if not file.is_file():
+        raise ValueError(f"{file} is a device or a pipe, not a file that can be read")
+    try:
+        file.open("rb").close()
+    except PermissionError:
+        raise PermissionError(f"{file} may not be read: permission denied") from None
+    if file.stat().st_size == 0:
+        raise ValueError(f"{file} is empty")
+    return file
+
+
+def label_file(labels: str | os.PathLike[str] | None) -> Path | None:
+    """The file that `labels` names, if it looks like one: plain words are names in the file."""
+    if labels is None:
+        return None
+    other = Path(labels)
+    plain = isinstance(labels, str) and os.sep not in labels
+    if plain and other.suffix.lower() not in LABEL_FILES:
+        return None
+    return existing(other)
+
+
+def opened(file: Path, wanted: Wanted) -> Found:
+    found = reader_of(file)(file, wanted)
+    if found.logits.ndim != 2:
+        raise ValueError(
+            f"{file}: {found.what} must have shape (rows, classes), got {found.logits.shape}"
+        )
+    return found
+
+
+def checked_logits(found: Found, file: Path) -> Array:
+    x = found.logits
+    if x.dtype.kind not in "iub" and x.dtype.name not in FLOATS:
+        raise ValueError(f"{file}: {found.what} must hold {ACCEPTED}, got {x.dtype}")
+    if 0 in x.shape:
+        what = "rows" if x.shape[0] == 0 else "classes"
+        raise ValueError(f"{file}: {found.what} has no {what}: its shape is {x.shape}")
+    return x
+
+
+def checked_names(
+    given: Sequence[str] | None, found: Found, count: int, file: Path
+) -> tuple[str, ...] | None:
+    if given is None and found.class_names is None:
+        return None
+    names = found.class_names if given is None else tuple(str(name) for name in given)
+    assert names is not None
+    if len(names) != count:
+        raise ValueError(f"{file}: {len(names)} names of classes for {count} classes")
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"{file}: two classes have the name {name!r}")
+        try:
+            name.encode()
+        except UnicodeEncodeError:  # half of a surrogate pair, which could not be printed
+            raise ValueError(f"{file}: the name {name!r} of a class is not text") from None
+        seen.add(name)
+    return names
+
+
+def rows_at_once(x: Array) -> int:
+    return max(BLOCK // int(x.shape[1]), 1)
+
+
+def check_nan(x: Array, found: Found, file: Path) -> None:
+    """Refuse nan, and say where the first one is."""
+    if x.dtype.kind in "iub":
+        return
+    wrong: list[int] = []
+
+    def look(start: int, stop: int) -> None:
+        part = x[start:stop]
+        if np.isnan(part.min()):  # which is nan if anything is
+            wrong.append(start + int(np.argmax(np.isnan(part).any(axis=1))))
+
+    threads.for_ranges(look, len(x), rows_at_once(x))
+    if wrong:
+        raise ValueError(f"{file}: {found.what} holds nan at {found.place(min(wrong))}")
+
+
+def expect_logits(x: Array, file: Path) -> None:
+    try:
+        refuse_probabilities(x)
+    except ValueError:
+        raise ValueError(
+            f"{file} holds probabilities, not logits: every row lies in 0..1 and sums to 1; say "
+            'input="probabilities" (--input probabilities)'
+        ) from None
+
+
+def logarithms(x: Array, file: Path) -> Array:
+    """log p, which softmax turns into p again; float32 for the half precisions."""
+    try:
+        check_probabilities(x, -1, "probabilities")
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from None
+    logs = np.empty(x.shape, np.float64 if x.dtype.itemsize > 4 else np.float32)
+    step = rows_at_once(x)
+
+    def work(start: int, stop: int) -> None:
+        with np.errstate(divide="ignore"):
+            np.log(x[start:stop], out=logs[start:stop], casting="same_kind")
+
+    threads.for_ranges(work, len(x), step)
+    return logs
