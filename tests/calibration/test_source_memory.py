@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 
-import pytest
 from memory_limits import copy_within, make_files, run_within
 from subprocesses import call
 
@@ -16,13 +15,3 @@ def test_metrics_and_fits_take_few_passes_and_little_memory(tmp_path):
     names = ["fit", "evaluate", "conformal"]
     passes = ast.literal_eval(call(run_within, str(tmp_path), names, 100))
     assert passes == {"fit": 1, "evaluate": 1, "conformal": 1}
-
-
-@pytest.mark.slow
-def test_all_of_calibration_and_the_report_take_little_memory(tmp_path):
-    """12,000,000 rows beside 500,000: 7 bytes more for each would be 80 MB."""
-    rows = 12_000_000
-    make_files(tmp_path, rows)
-    names = ["fit", "evaluate", "smooth_ece", "conformal", "vector", "select", "report"]
-    passes = ast.literal_eval(call(run_within, str(tmp_path), names, 80, 500_000))
-    assert passes == dict.fromkeys(names, 1) | {"report": 2}
