@@ -22,9 +22,9 @@ from dask.delayed import delayed
 
 from hotmax._core import threads
 from hotmax._core.arrays import Array
+from hotmax.calibration.block_rows import ReadOptions, checked
 from hotmax.calibration.examples import Examples
 from hotmax.calibration.passes import Job, Tell, run_part
-from hotmax.calibration.row_parts import ReadOptions, checked
 from hotmax.calibration.source import Block, Part, Source, is_dask
 
 RETRIES = 2  # of a task that has failed for a reason other than its data

@@ -6,14 +6,10 @@ associative and commutative to the last bit, so that blocks and workers do not s
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from hotmax._core import threads
 from hotmax.calibration.examples import Examples
 
 Tell = Callable[[int, int, int], None]  # parts done, all parts, rows done
@@ -84,46 +80,4 @@ def run_part(job: Job, part: RowPart) -> Any:
             total = job(examples)
         else:
             total = total.merge(job(examples)) if add is None else add(total, examples)
-    return total
-
-
-def run_parts(parts: Sequence[RowPart], job: Job, tell: Tell | None, client: Any = None) -> Any:
-    """One pass: by threads here, or by Dask where the parts or a client ask for it."""
-    if client is not None or any(hasattr(part, "delayed") for part in parts):
-        from hotmax.calibration.dask_rows import run_on_dask
-
-        return run_on_dask(parts, job, tell, client)
-    # Threads take parts; a part is computed in its own thread, so that jobs for others, which keep
-    # their arrays alive, do not pile up in the pool's queue.
-    many = len(parts) >= threads.get_threads()
-    numbers = itertools.count()
-    lock = threading.Lock()
-    total: Any = None
-    faults: list[tuple[int, BaseException]] = []
-    done = rows = 0
-
-    def one() -> bool:
-        nonlocal total, done, rows
-        number = next(numbers)
-        if number >= len(parts) or faults:
-            return False
-        try:
-            with threads.one_thread() if many else contextlib.nullcontext():
-                state = run_part(job, parts[number])
-        except (ValueError, TypeError) as error:  # the first in the order of rows is raised
-            faults.append((number, error))
-            return False
-        with lock:
-            done, rows = done + 1, rows + parts[number].rows
-            if total is None or state is None:
-                total = state if total is None else total
-            else:
-                total = total.merge(state)
-            if tell is not None:
-                tell(done, len(parts), rows)
-        return True
-
-    threads.together(one, len(parts))
-    if faults:
-        raise min(faults, key=lambda fault: fault[0])[1]
     return total

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from hotmax._core import threads
 from hotmax._core.arrays import Array
+from hotmax.calibration.block_rows import ReadOptions, checked
 from hotmax.calibration.examples import INPUTS, Examples, read, read_rows, step_of
-from hotmax.calibration.passes import Job, RowPart, Tell, run_parts
+from hotmax.calibration.passes import Job, RowPart, Tell, run_part
 from hotmax.calibration.row_hash import held_count, held_out
-from hotmax.calibration.source import Block, Part, Source, is_dask
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """How the blocks of a source are read: the keywords of `fit_temperature`, but for weights."""
-
-    ignore_index: int | None
-    where: Any
-    input: str
-    any_weight: bool
-    name: str
-    labelled: bool = True
+from hotmax.calibration.source import Part, Source, is_dask
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,41 +65,6 @@ class SourcePart:
                 f"{self.part.place}: {at - self.part.offset} rows were read, and there were "
                 f"{self.part.rows} before: it has changed"
             )
-
-
-def checked(block: Block, options: ReadOptions, part: Part, offset: int) -> Iterator[Examples]:
-    """The examples of a block, few enough at a time to stay in the cache."""
-    if not len(block.logits):
-        return
-    try:
-        if options.labelled:
-            if block.labels is None:
-                raise ValueError("there are no labels")
-            examples = read(
-                block.logits,
-                block.labels,
-                sample_weight=block.weights,
-                ignore_index=options.ignore_index,
-                where=options.where,
-                input=options.input,
-                any_weight=options.any_weight,
-                name=options.name,
-                whole=False,
-            )
-        else:
-            x, mask = read_rows(
-                block.logits, where=options.where, input=options.input, suspicious=False
-            )
-            nothing = np.empty(0, np.int64), np.empty((1, 0)), np.ones(1)
-            examples = Examples(x, mask, *nothing, options.input == "probabilities")
-    except (ValueError, TypeError) as error:
-        first = part.first + offset - part.offset
-        place = f"{part.place}, rows {first} to {first + len(block.logits) - 1}"
-        raise type(error)(f"{place}: {error}" if part.place else str(error)) from None
-    examples = replace(examples, offset=offset, place=part.place, shift=part.first - part.offset)
-    step = step_of(examples.classes)
-    for start in range(0, examples.rows, step):
-        yield examples.taking(slice(start, start + step))
 
 
 @dataclass(frozen=True)
@@ -174,6 +132,48 @@ class RowParts:
 
 
 # --- rows that are kept -----------------------------------------------------------------------
+
+
+def run_parts(parts: Sequence[RowPart], job: Job, tell: Tell | None, client: Any = None) -> Any:
+    """One pass: by threads here, or by Dask where the parts or a client ask for it."""
+    if client is not None or any(hasattr(part, "delayed") for part in parts):
+        from hotmax.calibration.dask_rows import run_on_dask
+
+        return run_on_dask(parts, job, tell, client)
+    # Threads take parts; a part is computed in its own thread, so that jobs for others, which keep
+    # their arrays alive, do not pile up in the pool's queue.
+    many = len(parts) >= threads.get_threads()
+    numbers = itertools.count()
+    lock = threading.Lock()
+    total: Any = None
+    faults: list[tuple[int, BaseException]] = []
+    done = rows = 0
+
+    def one() -> bool:
+        nonlocal total, done, rows
+        number = next(numbers)
+        if number >= len(parts) or faults:
+            return False
+        try:
+            with threads.one_thread() if many else contextlib.nullcontext():
+                state = run_part(job, parts[number])
+        except (ValueError, TypeError) as error:  # the first in the order of rows is raised
+            faults.append((number, error))
+            return False
+        with lock:
+            done, rows = done + 1, rows + parts[number].rows
+            if total is None or state is None:
+                total = state if total is None else total
+            else:
+                total = total.merge(state)
+            if tell is not None:
+                tell(done, len(parts), rows)
+        return True
+
+    threads.together(one, len(parts))
+    if faults:
+        raise min(faults, key=lambda fault: fault[0])[1]
+    return total
 
 
 class KeptRows:
