@@ -63,7 +63,7 @@ def test_from_the_command_line(tmp_path):
         text=True,
         check=True,
     )
-    assert "overconfident: says 94.6 %, is right 85.2 %" in done.stdout
+    assert "overconfident: says 94.2 %, is right 85.4 %" in done.stdout
     assert " ".join(done.stdout.split()).startswith(demo.predictions().story)
     assert done.stdout.rstrip().endswith(f"written: {page}")
     assert page.read_text().startswith("<!DOCTYPE html>")

@@ -11,7 +11,7 @@ import numpy as np
 
 from hotmax._core.arrays import Array
 from hotmax._kernels.calibration import exact as kernels, rows as row_kernels
-from hotmax.calibration.binning import CELL_POWERS, add_to_cells
+from hotmax.calibration.binning import CELL_POWERS, FINE_BINS, add_to_cells
 from hotmax.calibration.estimate import NORMAL, Estimate
 from hotmax.calibration.exact_sums import CellSums, ExactSums, mean_and_deviation
 from hotmax.calibration.examples import Examples
@@ -22,10 +22,9 @@ from hotmax.calibration.row_sums import cell_edges
 from hotmax.calibration.scores import Scores, score, score_probabilities
 
 TOGETHER = 8192  # rows that are scored together: a hundred sums of terms are 7 MB
-FINE_BINS = 480  # whose edges are among those of the cells: a multiple of 15
 
 # For each method, sums over rows of these and of their squares.
-GAP, NLL, BRIER, VALUES = 0, 1, 2, 3
+NLL, BRIER, VALUES = 0, 1, 2
 # For each class: rows that are predicted to be it, their confidence, and how many are right; before
 # calibration, and at the temperature.
 ROWS, SURE, HITS, CLASS_FIELDS = 0, 1, 2, 3
@@ -89,7 +88,7 @@ class ScoreSums:
         for number, part in enumerate(scores):
             edges = self.edges.astype(part.dtype).astype(np.float64)
             add_to_cells(self.cells[number], part.confidence, part.correct, one, edges)
-            values = (part.confidence - part.correct, part.nll, part.brier)
+            values = (part.nll, part.brier)
             fill_squares(terms[2 * VALUES * number : 2 * VALUES * (number + 1)], values)
         self.values.add(terms)
         if self.pairs:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hotmax.calibration.assessment import Assessment
 from hotmax.calibration.shape import Shape
+from hotmax.calibration.verdict import level_of
 from hotmax.view.elements import percent
 
 FEW_ROWS = 200  # scoring rows below which a report says that they are few
@@ -47,6 +48,12 @@ class Findings:
         return self.assessment.before.verdict_sentence
 
     @property
+    def level(self) -> str:
+        """How sure the verdict is, in a sentence."""
+        assert self.assessment is not None
+        return f"test of calibration: {level_of(self.assessment.before.test)}"
+
+    @property
     def temperature(self) -> str:
         """The fitted temperature, and what it does, in a sentence."""
         assert self.assessment is not None
@@ -67,8 +74,8 @@ class Findings:
         said = []
         if self.assessment.score_rows < FEW_ROWS:
             said.append(
-                f"Only {self.assessment.score_rows} rows score: intervals are wide, and normal "
-                "approximations rough. Take the verdict as a hint."
+                f"Only {self.assessment.score_rows} rows score: intervals are wide, and only "
+                "large errors of calibration are found."
             )
         missing = [why for _, why in self.assessment.left_out if "pip install" in why]
         said += sorted(set(missing))

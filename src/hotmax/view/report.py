@@ -43,7 +43,8 @@ class Report(Findings):
     def __str__(self) -> str:
         lines = [self.title, self.subtitle]
         if self.assessment is not None:
-            lines += ["", self.verdict, self.temperature, "", *score_lines(self.assessment)]
+            lines += ["", self.verdict, self.level, self.temperature, ""]
+            lines += score_lines(self.assessment)
             lines += ["", *self.warnings]
         else:
             low, middle, high = (self.shape.effective[i] for i in (0, 2, 4))

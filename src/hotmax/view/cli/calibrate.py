@@ -17,6 +17,7 @@ from hotmax.calibration.method_score import UNCALIBRATED, MethodScore, method_sc
 from hotmax.calibration.passes import Tell
 from hotmax.calibration.row_parts import RowParts, Split, row_parts
 from hotmax.calibration.score_sums import Method, ScoreMethods
+from hotmax.calibration.verdict import level_of
 from hotmax.view.cli.options import (
     BLOCK_READING,
     COMMON,
@@ -143,6 +144,7 @@ def calibrate(
         say(f"method {method_of(calibrator)}{more}")
     say("", *compared(before, after).lines(), "")
     say(f"before  {before.verdict_sentence}", f"after   {after.verdict_sentence}")
+    say(f"test of calibration, before: {level_of(before.test)}")
     say(f"written: {out}" if out else "not saved: --out calibrator.json would")
 
 
@@ -176,6 +178,8 @@ def as_data(score: MethodScore) -> dict[str, Any]:
     return {
         "rows": float(score.reliability.counts.sum()),
         "verdict": score.verdict,
+        "p_value": score.test.p_value,
+        "level": score.test.level,
         "confidence": score.confidence,
         "accuracy": score.accuracy.value,
         "nll": score.nll.value,
