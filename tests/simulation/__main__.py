@@ -13,13 +13,15 @@ from collections.abc import Iterator
 import tables
 
 import hotmax as hm
-from simulation import intervals, verdicts
+from simulation import advice, intervals, verdicts
 from simulation.models import CLASSES, SCALES
 
 Section = tuple[str, list[str], list[list[str]], list[str]]  # title, header, rows, what fails
 
 VERDICT_ROWS = (25, 100, 1000, 5000)
 MOST_FALSE = 0.065
+ADVICE_ROWS = (100, 500)
+LEAST_NONE = 0.935
 LEAST_COVERAGE = 0.93
 
 
@@ -79,9 +81,29 @@ def coverage_section(name: str, sets: int, seed: int) -> Section:
     return title, ["error", *(f"{n:,} rows" for n in intervals.ROWS)], rows, failures
 
 
+def advice_section(sets: int, seed: int) -> Section:
+    rows, failures = [], []
+    for kind, classes in (("ordinary", 3), ("one logit + 9", 10), ("sure", 2), ("flat", 10)):
+        cells = []
+        for n in ADVICE_ROWS:
+            none = advice.advised_share(kind, classes, n, sets, seed)
+            gains = 1.0 - advice.advised_share(kind, classes, n, max(sets // 20, 5), seed + 1, 2.0)
+            cells.append(f"{none:.1%} / {gains:.0%}")
+            if none < LEAST_NONE:
+                failures.append(f"advice: {kind}, {classes} classes, {n} rows: {none:.1%}")
+        rows.append([f"{classes} classes, {kind}", *cells])
+        tell(rows[-1])
+    title = (
+        f'Advice of "none" for {sets} calibrated models in each cell (at least {LEAST_NONE:.1%}) / '
+        "advice of a calibrator for models at temperature 2; so many rows fit, and as many score"
+    )
+    return title, ["model", *(f"{n:,} rows" for n in ADVICE_ROWS)], rows, failures
+
+
 def sections(sets: int, seed: int) -> Iterator[Section]:
     yield verdict_section(sets, seed)
     yield agreement_section(max(sets // 5, 50), seed)
+    yield advice_section(sets, seed)
     yield coverage_section("ece", max(sets // 4, 50), seed)
     yield coverage_section("smooth_ece", max(sets // 20, 20), seed)
 

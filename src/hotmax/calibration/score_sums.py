@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -20,6 +21,7 @@ from hotmax.calibration.one_standard_error import LossComparison, differences
 from hotmax.calibration.row_parts import Split
 from hotmax.calibration.row_sums import cell_edges
 from hotmax.calibration.scores import Scores, score, score_probabilities
+from hotmax.calibration.temperature_fit import is_limit
 
 TOGETHER = 8192  # rows that are scored together: a hundred sums of terms are 7 MB
 
@@ -37,6 +39,12 @@ class Method:
     name: str
     temperature: float | None
     parameters: Parameters | None = None
+
+    @property
+    def at_limit(self) -> bool:
+        """Whether its temperature is 0 or inf."""
+        own = self.temperature
+        return is_limit((self.parameters or {}).get("temperature") if own is None else own)
 
     def scores(self, examples: Examples) -> Scores:
         """What each row scores, all of weight 1."""
@@ -129,12 +137,11 @@ class ScoreSums:
             return Estimate(mean, (mean, mean))
         return with_normal_interval(first, second, self.rows)
 
-    def compared(self, names: list[str]) -> LossComparison:
-        """The one-standard-error rule; methods come from the simplest on."""
-        means = [self.estimate(method, NLL).value for method in range(len(names))]
-        best = min(range(len(names)), key=means.__getitem__)
+    def compared(self, names: Sequence[str], numbers: Sequence[int]) -> LossComparison:
+        """The one-standard-error rule on some methods, which come from the simplest on."""
+        best = min(numbers, key=lambda method: self.estimate(method, NLL).value)
         excess: dict[str, tuple[float, float]] = {}
-        for method, name in enumerate(names):
+        for method, name in zip(numbers, names, strict=True):
             first, second = self.excess_over(method, best)
             if first is None or second is None:
                 excess[name] = math.inf, math.nan
@@ -143,7 +150,7 @@ class ScoreSums:
             scale = math.sqrt(max(self.rows - 1, 1)) / self.rows
             excess[name] = mean, deviation * scale
         chosen = next(name for name, (mean, error) in excess.items() if mean <= error)
-        return LossComparison(chosen, names[best], excess)
+        return LossComparison(chosen, names[list(numbers).index(best)], excess)
 
 
 def fill_squares(terms: Array, values: object) -> None:

@@ -14,6 +14,7 @@ from hotmax.calibration.assessment import (
 )
 from hotmax.calibration.method_score import UNCALIBRATED
 from hotmax.calibration.reliability import Reliability
+from hotmax.calibration.temperature_fit import REMEDY, is_limit
 from hotmax.calibration.verdict import NOT_FOUND, level_of
 from hotmax.plots import assessment as pictures
 from hotmax.view.elements import (
@@ -28,7 +29,7 @@ from hotmax.view.elements import (
     table,
     tile,
 )
-from hotmax.view.findings import Findings
+from hotmax.view.findings import Findings, choice_of
 
 
 def bins_table(diagram: Reliability) -> str:
@@ -230,6 +231,11 @@ def advice(result: Assessment) -> str:
     """What the temperature does, and whether something else does more."""
     before, after = result.before, result.score("temperature")
     best = result.score(result.advised)
+    if is_limit(result.fit.temperature):
+        return (
+            f"The fitted temperature is {result.fit.temperature:g}, a limit and no advice "
+            f"({result.fit.diagnosis}): {REMEDY}."
+        )
     text = (
         f"Dividing the logits by {result.fit.temperature:.3g} takes the ECE from "
         f"{percent(before.ece.value)} to {percent(after.ece.value)} and the nll from "
@@ -279,7 +285,5 @@ def classes_figure(result: Assessment, names: Sequence[str]) -> str:
 
 
 def shaded(result: Assessment) -> str:
-    return (
-        f"Shaded: {result.advised}, the simplest whose nll lies within one standard error of the "
-        "best on these rows."
-    )
+    choice = choice_of(result)
+    return f"Shaded: {result.advised}. {choice[0].upper()}{choice[1:]}."

@@ -23,7 +23,7 @@ from hotmax.calibration.method_score import MethodScore
 from hotmax.calibration.row_parts import row_parts
 from hotmax.calibration.source import Source
 from hotmax.view.elements import percent
-from hotmax.view.findings import Findings
+from hotmax.view.findings import Findings, choice_of
 from hotmax.view.page import page
 
 
@@ -106,7 +106,7 @@ def score_lines(result: Assessment) -> list[str]:
         ).rstrip()
         for line in table
     ]
-    advice = "<- the simplest within one standard error of the best nll"
+    advice = f"<- {choice_of(result)}"
     return [*lines, advice]
 
 
