@@ -1,9 +1,9 @@
 """Tables: .csv and .tsv by NumPy, .parquet by pyarrow.
 
 Which column is the label, if nobody says: the one that is called so ("label", "labels", "y",
-"target", "targets", "y_true", "true_label" or "true_class", in any case); else the last, if it holds
-text; else, in a file without a header, the last if it holds nothing but possible classes (0, 1, ...)
-while the others do not.
+"target", "targets", "y_true", "true_label" or "true_class", in any case); else the last, if it
+holds text; else, in a file without a header, the last if it holds nothing but possible classes
+(0, 1, ...) while the others do not.
 """
 
 from __future__ import annotations
