@@ -17,10 +17,12 @@ TESTS =
 # How long to fuzz, and where to start from.
 EXAMPLES = 10000
 SEED = 0
+# How many simulations in each cell of a table.
+SETS = 2000
 FUZZERS = files libraries numbers
 BENCHMARKS = speed libraries losses attention sampling calibration large regression explorer
 
-.PHONY: help demo explorer tour install test test-slow install-docs install-lowest lowest fuzz lint format bench map accuracy capabilities tree docs docs-open figures picture clean
+.PHONY: help demo explorer tour install test test-slow install-docs install-lowest lowest fuzz simulate lint format bench map accuracy capabilities tree docs docs-open figures picture clean
 .NOTPARALLEL:
 
 help:
@@ -33,6 +35,8 @@ help:
 	@echo "make lowest    the tests with the lowest versions that pyproject.toml allows"
 	@echo "make fuzz      damaged files and hostile numbers; EXAMPLES=100000 SEED=1 for more;"
 	@echo "               writes docs/tables/fuzz.md with PUBLISH=1"
+	@echo "make simulate  false verdicts, coverage of intervals and sets, by simulation; SETS=200 for fewer;"
+	@echo "               writes docs/tables/simulate.md with PUBLISH=1"
 	@echo "make lint      format, lint and types"
 	@echo "make format    put the format right"
 	@echo "make bench     time hotmax, SciPy, PyTorch and JAX; write the tables in docs/ with PUBLISH=1"
@@ -75,6 +79,10 @@ fuzz: $(VENV)/installed-dev
 	    PYTHONPATH=tests:bench $(BIN)/python -m fuzz.$$part --examples $(EXAMPLES) --seed $(SEED) \
 	        $$publish || exit 1; \
 	done
+
+simulate: $(VENV)/installed-dev
+	@PYTHONPATH=tests:bench $(BIN)/python -m simulation --sets $(SETS) --seed $(SEED) \
+	    $(if $(PUBLISH),--publish)
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .

@@ -113,9 +113,9 @@ def test_bootstrap_intervals(metric, monkeypatch):
 
 @pytest.mark.slow
 def test_the_bootstrap_holds_the_truth(monkeypatch):
-    """nll, accuracy and the ECE of an overconfident model, against a million rows."""
+    """nll, accuracy and the Brier score of an overconfident model, against a million rows."""
     z, labels = sample(1_000_000, 3, 99)
-    true = {f: f(z, labels) for f in (c.nll, c.accuracy, c.ece)}
+    true = {f: f(z, labels) for f in (c.nll, c.accuracy, c.brier)}
     monkeypatch.setattr("hotmax.calibration.bootstrap.REPLICATES", 200)
     held = dict.fromkeys(true, 0)
     sets = 150

@@ -24,7 +24,8 @@ def test_the_trees_are_those_of_the_source():
 
 def test_every_generated_table_has_a_page_of_its_own():
     """A page has the table's markers, the index lists it, and the README or a topic links to it."""
-    sources = [*(ROOT / "bench").glob("*.py"), *(ROOT / "tests/fuzz").glob("*.py")]
+    folders = ("bench", "tests/fuzz", "tests/simulation")
+    sources = [path for folder in folders for path in (ROOT / folder).glob("*.py")]
     published = {
         name
         for path in sources

@@ -142,6 +142,22 @@ def test_a_limit_is_explained(right, folder):
     json.loads(right("calibrate", "a.npz", "--json"))
 
 
+def test_a_limit_is_not_saved_unless_forced(right, refused, folder):
+    x = np.eye(3).repeat(20, 0) * 3
+    np.savez("a.npz", logits=x - 1, labels=x.argmax(1))
+    said = refused("calibrate", "a.npz", "--out", "c.json")
+    assert "the fitted temperature is 0" in said
+    assert "take more rows, or a prior" in said
+    assert not (folder / "c.json").exists()
+    right("calibrate", "a.npz", "--out", "c.json", "--prior", "1")
+    assert 0.1 < hm.calibration.load(folder / "c.json").temperature_ < 1.0
+    right("calibrate", "a.npz", "--out", "c.json", "--force")
+    assert hm.calibration.load(folder / "c.json").temperature_ == 0.0
+    assert "--prior is for --method temperature" in refused(
+        "calibrate", "a.npz", "--prior", "1", "--method", "vector"
+    )
+
+
 def test_what_calibrate_refuses(refused, predictions, folder):
     (folder / "c.json").write_text("mine")
     assert "c.json exists already" in refused("calibrate", "predictions.npz", "--out", "c.json")

@@ -53,29 +53,29 @@ def test_calibrators_are_those_of_the_library(result):
         assert one.fitted_rows == FITTING.sum()
 
 
-def test_the_interval_of_ece_is_that_of_a_bootstrap_over_rows(result):
-    confidence, correct, _, _ = rows_of()
-    rng = np.random.default_rng(5)
-    edges = np.arange(16) / 15
-    place = np.searchsorted(edges[1:-1], confidence)
-
-    def ece(rows):
-        gaps = np.bincount(place[rows], (confidence - correct)[rows], 15)
-        return np.abs(gaps).sum() / len(rows)
-
-    n = len(correct)
-    again = [ece(rng.integers(0, n, n)) for _ in range(1000)]
-    value = ece(np.arange(n))
-    want = 2 * value - np.quantile(again, 0.975), 2 * value - np.quantile(again, 0.025)
+def test_the_interval_of_ece_is_that_of_the_metric(result):
+    """But for the draws of the noise."""
+    z, y = Z[SCORING], Y[SCORING]
+    want = hm.calibration.ece(z, y, interval=True)
     got = result.assessment.before.ece
-    assert got.value == pytest.approx(value, abs=1e-9)
-    assert got.interval == pytest.approx(want, abs=0.1 * (want[1] - want[0]))
-    lucky = []
-    for _ in range(1000):
+    assert got.value == pytest.approx(want.value, abs=1e-9)
+    assert got.interval == pytest.approx(want.interval, abs=0.1 * (want.interval[1] - want.value))
+
+
+def test_ece_by_chance_is_that_of_labels_drawn_from_the_predictions(result):
+    confidence, _, _, _ = rows_of()
+    rng = np.random.default_rng(5)
+    place = np.searchsorted(np.arange(1, 15) / 15, confidence)
+    n = len(confidence)
+    lucky, gaps = [], []
+    for _ in range(2000):
         drawn = rng.random(n) < confidence
         lucky.append(np.abs(np.bincount(place, confidence - drawn, 15)).sum() / n)
-    by_chance = result.assessment.before.ece_by_chance
-    assert by_chance == pytest.approx(np.quantile(lucky, 0.95), rel=0.1)
+        gaps.append((confidence - drawn).mean())
+    before = result.assessment.before
+    assert before.ece_by_chance == pytest.approx(np.quantile(lucky, 0.95), rel=0.1)
+    assert before.test.gap_by_chance == pytest.approx(np.quantile(gaps, [0.025, 0.975]), rel=0.15)
+    assert before.test.p_value == 0.001
 
 
 def test_classes(result):

@@ -203,7 +203,7 @@ def test_a_temperature_that_is_a_limit():
     z, _ = sample(60)
     report = hm.report(z, z.argmax(1))
     assert report.assessment.fit.temperature == 0.0
-    assert "a limit, not a number to use" in str(report)
+    assert "no temperature to use: take more rows, or a prior" in str(report)
     assert len(report.to_html()) < 500_000
     json.loads(report.to_json())
     worst = hm.report(z, z.argmin(1))

@@ -7,14 +7,14 @@ number are read in blocks, in two passes as a rule, and what is kept does not gr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hotmax.calibration import conformal
 from hotmax.calibration.binning import BINS
-from hotmax.calibration.estimate import Estimate
+from hotmax.calibration.estimate import NORMAL, Estimate
 from hotmax.calibration.examples import Examples
 from hotmax.calibration.families import FAMILIES, logits_of
 from hotmax.calibration.method_score import (
@@ -39,6 +39,7 @@ MOST_CLASSES = {"matrix": 30, "dirichlet": 30, "histogram": 100, "isotonic": 100
 WORST = 10  # classes to show
 LEAST_CLASS_ROWS = 10  # rows in which a class must be predicted to be among them
 COVERAGES = (0.9, 0.95, 0.99)
+ONE_SIDED = 1.6448536269514722  # the 95 % point of the normal distribution
 
 Progress = Callable[[str, float], None]
 
@@ -70,6 +71,39 @@ class SetScore:
     rows: int
 
 
+@dataclass(frozen=True)
+class Advice:
+    """A method, chosen on one half of the scoring rows and judged on the other.
+
+    Attributes:
+        method: `chosen` if it gains beyond doubt on the judging rows, else "none".
+        chosen: The simplest method within one standard error of the best nll of the choosing rows;
+            never one whose temperature is a limit, 0 or inf.
+        change: The change of nll by `chosen` on the judging rows, with its 95 % interval. A gain is
+            beyond doubt if a one-sided test at the 5 % level finds it.
+        choosing_rows, judging_rows: How many.
+    """
+
+    method: str
+    chosen: str
+    change: Estimate
+    choosing_rows: int
+    judging_rows: int
+
+
+def advised(methods: Sequence[Method], choosing: ScoreSums, judging: ScoreSums) -> Advice:
+    usable = [number for number, method in enumerate(methods) if not method.at_limit]
+    chosen, change = UNCALIBRATED, Estimate(0.0, (0.0, 0.0))
+    if choosing.rows and judging.rows:
+        names = [methods[number].name for number in usable]
+        chosen = choosing.compared(names, usable).chosen
+        change = judging.change([method.name for method in methods].index(chosen))
+    half_width = (change.interval[1] - change.interval[0]) / 2
+    gains = change.value + ONE_SIDED / NORMAL * half_width < 0.0
+    method = chosen if gains else UNCALIBRATED
+    return Advice(method, chosen, change, choosing.rows, judging.rows)
+
+
 @dataclass(frozen=True, eq=False)
 class Assessment:
     """All that a report says about labelled predictions.
@@ -78,7 +112,8 @@ class Assessment:
         fit_rows, score_rows: The two halves.
         fit: The temperature of the first.
         scores: On the second; "none" first, then from the simplest on.
-        advised: The simplest method within one standard error of the best nll.
+        advised: The method to use: `advice.method`.
+        advice: How it was chosen, and what it gains on rows that had no part in the choice.
         left_out: (method, why) of calibrators that were not tried.
         worst_classes: The most overconfident classes of those predicted in LEAST_CLASS_ROWS rows
             or more, the surest first.
@@ -92,6 +127,7 @@ class Assessment:
     fit: TemperatureFit
     scores: tuple[MethodScore, ...]
     advised: str
+    advice: Advice
     left_out: tuple[tuple[str, str], ...]
     worst_classes: tuple[ClassScore, ...]
     risk: RiskCoverage
@@ -265,9 +301,13 @@ def assess(rows: RowParts, seed: int, progress: Progress) -> tuple[Shape, Assess
             left_out.append((method, str(error)))
             continue
         methods.append(Method(method, None, parameters))
-    job = ScoreMethods(tuple(methods), scored)
+    # One half of the scoring rows chooses a method, the other judges the choice.
+    halves = [ScoreMethods(tuple(methods), replace(scored, part=part)) for part in (0, 1)]
     number = rows.passes + 1
-    sums = rows.run(job, telling(progress, 0.6, 0.9)(f"pass {number} of {number}, scoring"))
+    tell = telling(progress, 0.6, 0.9)(f"pass {number} of {number}, scoring")
+    choosing, judging = rows.run(Together(tuple(halves)), tell).states
+    advice = advised(methods, choosing, judging)
+    sums = choosing.merge(judging)
     rng = np.random.default_rng(seed)
     fit_count = rows.rows - scored.count
     counts = [0, fit_count] + [sample.rows] * (len(methods) - 2)
@@ -283,7 +323,8 @@ def assess(rows: RowParts, seed: int, progress: Progress) -> tuple[Shape, Assess
         score_rows=scored.count,
         fit=fit,
         scores=tuple(scores),
-        advised=sums.compared([method.name for method in methods]).chosen,
+        advised=advice.method,
+        advice=advice,
         left_out=tuple(left_out),
         worst_classes=class_scores(sums),
         risk=RiskCoverage(*groups_risk(groups), groups_aurc(groups)),

@@ -19,6 +19,7 @@ WEIGHT, CONFIDENCE, CORRECT, ROWS, SQUARES = range(5)  # what is summed in each 
 CELL_POWERS = (1, 1, 1, 0, 2)  # of the weight, in the terms of each of them
 BINNINGS = ("width", "mass")
 BINS = 15  # where nothing else is asked for
+FINE_BINS = 480  # for noise that is drawn cell by cell: a multiple of BINS
 
 
 def check_bins(bins: object) -> int:

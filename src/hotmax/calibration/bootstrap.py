@@ -42,11 +42,11 @@ def basic_bootstrap(
         counts: The number of rows in each group; rows of one group are interchangeable.
         statistic: Its value where group i is drawn drawn[i] times.
         rng: Draws the samples.
-        bounds: Of the statistic; the interval is clipped to them.
+        bounds: Of the statistic; the interval is clipped to them, and contains the value.
     """
     if not math.isfinite(value):
         return Estimate(value, (value, value))
     resampled = np.array([statistic(drawn) for drawn in resampled_counts(counts, rng)])
     bottom, top = np.quantile(resampled, [0.025, 0.975])
     low, high = np.clip([2 * value - top, 2 * value - bottom], *bounds)
-    return Estimate(value, (float(low), float(high)))
+    return Estimate(value, (min(float(low), value), max(float(high), value)))

@@ -10,10 +10,10 @@ NORMAL = 1.959963984540054  # the 97.5 % point of the normal distribution
 
 @dataclass(frozen=True)
 class Estimate:
-    """A metric and its 95 % interval, by the basic bootstrap over rows.
+    """A metric and its 95 % interval.
 
-    The basic bootstrap reflects the resampled values in the estimate. A calibration error is biased
-    upwards by noise, and again by resampling; reflection takes the second bias off the first.
+    Those of ECE and smooth ECE cover the true error, also where it is 0 (`error_interval`); others
+    are by the basic bootstrap over rows, which reflects the resampled values in the estimate.
     """
 
     value: float

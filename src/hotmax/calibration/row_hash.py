@@ -12,7 +12,7 @@ import numpy as np
 
 from hotmax._core.arrays import Array
 
-SPLIT, RESERVOIR = 1, 2  # streams, so that a split and a sample of its halves are independent
+SPLIT, RESERVOIR, HALVES = 1, 2, 3  # streams: splits, samples and halves are independent
 STRATUM = 20  # rows, of which a fixed share is held out: shares are exact to one row
 
 

@@ -16,7 +16,7 @@ from hotmax._core.arrays import Array
 from hotmax.calibration.block_rows import ReadOptions, checked
 from hotmax.calibration.examples import INPUTS, Examples, read, read_rows, step_of
 from hotmax.calibration.passes import Job, RowPart, Tell, run_part
-from hotmax.calibration.row_hash import held_count, held_out
+from hotmax.calibration.row_hash import HALVES, held_count, held_out, row_hashes
 from hotmax.calibration.source import Part, Source, is_dask
 
 
@@ -75,11 +75,16 @@ class Split:
     share: float
     rows: int
     held: bool  # whether these are the rows that are held out
+    part: int | None = None  # of two halves of them, drawn by a further hash: 0 or 1
 
     def mask(self, examples: Examples) -> Array:
-        start = examples.offset
-        held = held_out(self.seed, self.share, self.rows, start, start + examples.rows)
-        return held if self.held else ~held
+        start, stop = examples.offset, examples.offset + examples.rows
+        held = held_out(self.seed, self.share, self.rows, start, stop)
+        mask = held if self.held else ~held
+        if self.part is None:
+            return mask
+        half: Array = row_hashes(self.seed, HALVES, start, stop) % 2 == self.part
+        return np.logical_and(mask, half)
 
     def of(self, examples: Examples) -> Examples:
         """The examples, with weight 0 for rows that are not in this part."""

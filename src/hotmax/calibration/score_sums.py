@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -11,7 +12,7 @@ import numpy as np
 
 from hotmax._core.arrays import Array
 from hotmax._kernels.calibration import exact as kernels, rows as row_kernels
-from hotmax.calibration.binning import CELL_POWERS, add_to_cells
+from hotmax.calibration.binning import CELL_POWERS, FINE_BINS, add_to_cells
 from hotmax.calibration.estimate import NORMAL, Estimate
 from hotmax.calibration.exact_sums import CellSums, ExactSums, mean_and_deviation
 from hotmax.calibration.examples import Examples
@@ -20,12 +21,12 @@ from hotmax.calibration.one_standard_error import LossComparison, differences
 from hotmax.calibration.row_parts import Split
 from hotmax.calibration.row_sums import cell_edges
 from hotmax.calibration.scores import Scores, score, score_probabilities
+from hotmax.calibration.temperature_fit import is_limit
 
 TOGETHER = 8192  # rows that are scored together: a hundred sums of terms are 7 MB
-FINE_BINS = 480  # whose edges are among those of the cells: a multiple of 15
 
 # For each method, sums over rows of these and of their squares.
-GAP, NLL, BRIER, VALUES = 0, 1, 2, 3
+NLL, BRIER, VALUES = 0, 1, 2
 # For each class: rows that are predicted to be it, their confidence, and how many are right; before
 # calibration, and at the temperature.
 ROWS, SURE, HITS, CLASS_FIELDS = 0, 1, 2, 3
@@ -38,6 +39,12 @@ class Method:
     name: str
     temperature: float | None
     parameters: Parameters | None = None
+
+    @property
+    def at_limit(self) -> bool:
+        """Whether its temperature is 0 or inf."""
+        own = self.temperature
+        return is_limit((self.parameters or {}).get("temperature") if own is None else own)
 
     def scores(self, examples: Examples) -> Scores:
         """What each row scores, all of weight 1."""
@@ -89,7 +96,7 @@ class ScoreSums:
         for number, part in enumerate(scores):
             edges = self.edges.astype(part.dtype).astype(np.float64)
             add_to_cells(self.cells[number], part.confidence, part.correct, one, edges)
-            values = (part.confidence - part.correct, part.nll, part.brier)
+            values = (part.nll, part.brier)
             fill_squares(terms[2 * VALUES * number : 2 * VALUES * (number + 1)], values)
         self.values.add(terms)
         if self.pairs:
@@ -130,12 +137,11 @@ class ScoreSums:
             return Estimate(mean, (mean, mean))
         return with_normal_interval(first, second, self.rows)
 
-    def compared(self, names: list[str]) -> LossComparison:
-        """The one-standard-error rule; methods come from the simplest on."""
-        means = [self.estimate(method, NLL).value for method in range(len(names))]
-        best = min(range(len(names)), key=means.__getitem__)
+    def compared(self, names: Sequence[str], numbers: Sequence[int]) -> LossComparison:
+        """The one-standard-error rule on some methods, which come from the simplest on."""
+        best = min(numbers, key=lambda method: self.estimate(method, NLL).value)
         excess: dict[str, tuple[float, float]] = {}
-        for method, name in enumerate(names):
+        for method, name in zip(numbers, names, strict=True):
             first, second = self.excess_over(method, best)
             if first is None or second is None:
                 excess[name] = math.inf, math.nan
@@ -144,7 +150,7 @@ class ScoreSums:
             scale = math.sqrt(max(self.rows - 1, 1)) / self.rows
             excess[name] = mean, deviation * scale
         chosen = next(name for name, (mean, error) in excess.items() if mean <= error)
-        return LossComparison(chosen, names[best], excess)
+        return LossComparison(chosen, names[list(numbers).index(best)], excess)
 
 
 def fill_squares(terms: Array, values: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from hotmax.calibration.families import FAMILIES, SMALLEST_POSITIVE, logits_of, 
 from hotmax.calibration.one_standard_error import compare_losses, mean_and_error
 from hotmax.calibration.reservoir import rows_to_fit
 from hotmax.calibration.row_parts import RowParts, Split, row_parts
+from hotmax.calibration.search import fit_examples
+from hotmax.calibration.temperature_fit import REMEDY, is_limit
 
 MATRIX_CLASSES = 30  # up to which matrix scaling is a candidate by default
 
@@ -43,7 +45,8 @@ class Selection:
     """The result of `select`.
 
     Attributes:
-        chosen: The simplest method whose nll lies within one standard error of the best.
+        chosen: The simplest method whose nll lies within one standard error of the best; never one
+            whose temperature is a limit, 0 or inf.
         best: The method with the least nll.
         candidates: All of them, from the simplest on.
         calibrator: The chosen one, fitted to these rows; a temperature to all.
@@ -81,6 +84,13 @@ def row_losses(method: str, train: Examples, test: Examples, penalty: float) -> 
     p = FAMILIES[method].apply(logits_of(test), parameters)
     losses: Array = -(label_matrix(test) * np.log(np.maximum(p, SMALLEST_POSITIVE))).sum(1)
     return losses
+
+
+def fitted_to_limit(method: str, examples: Examples) -> bool:
+    """Whether a method's temperature is 0 or inf on these rows: then it is never chosen."""
+    if method not in ("temperature", "ensemble"):
+        return False
+    return is_limit(fit_examples(examples).temperature)
 
 
 def select(
@@ -163,6 +173,12 @@ def select_rows(
 
     ordered = sorted(losses, key=lambda method: FAMILIES[method].size(k, BINS))
     compared = compare_losses({method: losses[method] for method in ordered}, w)
+    limits = {method for method in ordered if fitted_to_limit(method, examples)}
+    if compared.chosen in limits:
+        rest = {method: losses[method] for method in ordered if method not in limits}
+        if not rest:
+            raise ValueError(f"candidates: {', '.join(ordered)} end at a limit: {REMEDY}")
+        compared = replace(compared, chosen=compare_losses(rest, w).chosen)
     table = []
     for method in ordered:
         means = mean_and_error(losses[method], w)

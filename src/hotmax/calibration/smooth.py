@@ -81,6 +81,21 @@ def smooth_error(positions: Array, residuals: Array) -> tuple[float, float]:
     return width, width
 
 
+def responses(positions: Array, width: float) -> Array:
+    """(positions, nodes + 1): what an amount of 1 at each position is after smoothing."""
+    nodes = nodes_for(width)
+    place = np.clip(positions, 0.0, 1.0) * nodes
+    left = np.minimum(place.astype(np.int64), nodes - 1)
+    grid, at = np.zeros((positions.size, nodes + 1)), np.arange(positions.size)
+    grid[at, left] = left + 1 - place
+    grid[at, left + 1] = place - left
+    grid[:, [0, -1]] *= 2.0
+    transform = np.fft.rfft(np.concatenate([grid, grid[:, -2:0:-1]], axis=1))
+    damping = np.exp(-0.5 * (np.arange(nodes + 1) * (math.pi * width)) ** 2)
+    result: Array = np.fft.irfft(transform * damping, 2 * nodes)[:, : nodes + 1]
+    return result
+
+
 def smooth_curve(
     positions: Array, weights: Array, correct: Array, width: float, points: int
 ) -> tuple[Array, Array, Array]:

@@ -17,7 +17,7 @@ import numpy as np
 from hotmax._core.checks import as_bool
 from hotmax.calibration.examples import Examples, no_rows
 from hotmax.calibration.hermite import interpolant
-from hotmax.calibration.likelihood import MomentsAt, PassLikelihood, Point
+from hotmax.calibration.likelihood import Likelihood, MomentsAt, PassLikelihood, Point
 from hotmax.calibration.passes import Tell
 from hotmax.calibration.row_parts import RowParts, Split, row_parts
 from hotmax.calibration.search import (
@@ -36,6 +36,7 @@ from hotmax.calibration.search import (
     searched,
 )
 from hotmax.calibration.temperature_fit import SEPARABLE, TemperatureFit
+from hotmax.calibration.temperature_prior import as_prior, fit_with_prior
 
 CURVE = 31  # points of the curve
 MOST_IN_MEMORY = 1 << 22  # entries up to which rows are brought into memory
@@ -55,6 +56,7 @@ def fit_temperature(
     where: object = None,
     input: str = "logits",
     curve: bool = False,
+    prior: float | None = None,
 ) -> TemperatureFit:
     """The temperature that makes the labels likeliest: argmin over T of mean -log softmax(x / T).
 
@@ -70,6 +72,9 @@ def fit_temperature(
         input: "probabilities" if `logits` holds those; their logarithms are then the logits.
         curve: Also evaluate the likelihood over a range of temperatures, for the fit's `plot`: a
             further pass over the logits.
+        prior: The standard deviation of log T under a normal prior around T = 1, for few rows: its
+            penalty (log T)**2 / (2 prior**2) keeps T from 0 and inf. 1 is weak. None: no prior.
+            The intervals are then those of the posterior's curvature.
 
     Returns:
         A TemperatureFit: the temperature, its 95 % interval, the likelihood before and after.
@@ -102,7 +107,7 @@ def fit_temperature(
         any_weight=True,
     )
     curve = as_bool(curve, "curve")
-    fit = fit_rows(rows)
+    fit = fit_rows(rows, prior=as_prior(prior))
     return replace(fit, curve=curve_of(rows, fit)) if curve else fit
 
 
@@ -118,7 +123,10 @@ def curve_of(rows: RowParts, fit: TemperatureFit) -> tuple[tuple[float, float], 
 
 
 def fit_rows(
-    rows: RowParts, split: Split | None = None, tell: Callable[[int], Tell] | None = None
+    rows: RowParts,
+    split: Split | None = None,
+    tell: Callable[[int], Tell] | None = None,
+    prior: float | None = None,
 ) -> TemperatureFit:
     """The fit to rows of any number, or to those of a split.
 
@@ -131,7 +139,11 @@ def fit_rows(
         examples = examples if split is None else split.of(examples)
         if not examples.weight_of_rows().any():
             raise no_rows()
+        if prior is not None:
+            return fit_with_prior(Likelihood(examples), prior)
         return fit_examples(examples)
+    if prior is not None:
+        return fit_with_prior(PassLikelihood(rows, split), prior)
     return PassFit(rows, split, tell).run()
 
 

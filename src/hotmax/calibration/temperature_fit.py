@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,12 @@ EXPLAINED = {
     ANTI_CORRELATED: "the labels lie no higher than the average logit: uniform is likelier",
     NO_INFORMATION: "all logits of each row are equal: every temperature is the same",
 }
+REMEDY = "no temperature to use: take more rows, or a prior (prior=1, --prior 1)"
+
+
+def is_limit(temperature: object) -> bool:
+    """Whether a fitted temperature is 0 or inf: a limit, which is never advised nor selected."""
+    return temperature is not None and float(temperature) in (0.0, math.inf)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Reports and `hotmax calibrate` both take it from here.
 
 from __future__ import annotations
 
-from hotmax.calibration.estimate import Estimate
+from hotmax.calibration.chance import CalibrationTest
 
 OVERCONFIDENT = "overconfident"
 UNDERCONFIDENT = "underconfident"
@@ -13,24 +13,29 @@ MISCALIBRATED = "miscalibrated in places"
 NOT_FOUND = "no miscalibration found"
 
 
-def verdict_of(gap: Estimate, ece: float, ece_by_chance: float) -> str:
-    """Judge a gap and a calibration error, each at the 5 % level.
+def verdict_of(test: CalibrationTest) -> str:
+    """The words for a test, at its family-wise level.
 
-    Args:
-        gap: Mean confidence - accuracy, with its 95 % interval. An interval that leaves 0 out
-            makes predictions over- or underconfident.
-        ece: The expected calibration error. Where the gap leaves it open, an error above
-            `ece_by_chance` means that some predictions are too confident and others not enough.
-        ece_by_chance: What 95 of 100 calibrated models would stay below on as many rows.
+    A closed test: where both statistics together are no chance, the gap by itself says whether
+    predictions are too confident or not enough. Otherwise some are and others are not.
     """
-    low, high = gap.interval
-    if low > 0.0:
-        return OVERCONFIDENT
-    if high < 0.0:
-        return UNDERCONFIDENT
-    return MISCALIBRATED if ece > ece_by_chance else NOT_FOUND
+    if test.p_value > test.level:
+        return NOT_FOUND
+    if test.gap_p_value > test.level:
+        return MISCALIBRATED
+    return OVERCONFIDENT if test.gap > 0.0 else UNDERCONFIDENT
 
 
 def sentence_of(verdict: str, confidence: float, accuracy: float) -> str:
     """A verdict with the mean confidence and the accuracy that it is about."""
     return f"{verdict}: says {100 * confidence:.1f} %, is right {100 * accuracy:.1f} %"
+
+
+def level_of(test: CalibrationTest) -> str:
+    """How sure a verdict is, in words."""
+    smallest = 0.001
+    value = f"p < {smallest:g}" if test.p_value <= smallest else f"p = {test.p_value:.3f}"
+    return (
+        f"{value}; of 100 calibrated models the test would find fault with "
+        f"{100 * test.level:g} at most"
+    )

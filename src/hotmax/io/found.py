@@ -10,7 +10,12 @@ from hotmax._core.reading import shown
 
 Labels = Array | list[str]
 
-LABEL_NAMES = ("labels", "label", "y", "target", "targets")
+LABEL_NAMES = ("labels", "label", "y", "target", "targets", "y_true", "true_label", "true_class")
+# Columns of a table that people put beside logits, and that are none.
+OTHER_NAMES = (
+    *("id", "index", "idx", "row_id", "row", "unnamed: 0", "fold", "split"),
+    *("pred", "preds", "prediction", "predictions", "predicted", "predicted_label", "y_pred"),
+)
 LAST, NONE = "last", "none"  # words for `labels` that are no names
 
 

@@ -98,9 +98,11 @@ def in_range(labels: Array, classes: int, place: Place, path: Path) -> Array:
     wrong = (labels < 0) | (labels >= classes)
     if wrong.any():
         row = int(np.argmax(wrong))
+        counted_from_1 = labels.min() == 1 and labels.max() == classes
         raise ValueError(
             f"{path}: label {labels[row]} at {place(row)} is out of range: {classes} classes are "
             f"0 to {classes - 1}"
+            + (f"; these run from 1 to {classes}: subtract 1" if counted_from_1 else "")
         )
     return labels
 

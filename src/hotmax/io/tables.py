@@ -1,8 +1,9 @@
 """Tables: .csv and .tsv by NumPy, .parquet by pyarrow.
 
 Which column is the label, if nobody says: the one that is called so ("label", "labels", "y",
-"target" or "targets", in any case); else the last, if it holds text; else, in a file without a
-header, the last if it holds nothing but possible classes (0, 1, ...) while the others do not.
+"target", "targets", "y_true", "true_label" or "true_class", in any case); else the last, if it
+holds text; else, in a file without a header, the last if it holds nothing but possible classes
+(0, 1, ...) while the others do not.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 
 from hotmax._core.arrays import Array
 from hotmax._core.reading import CHUNK, shown
-from hotmax.io.found import LABEL_NAMES, LAST, NONE, Found, Labels, Wanted, listed
+from hotmax.io.found import LABEL_NAMES, LAST, NONE, OTHER_NAMES, Found, Labels, Wanted, listed
 from hotmax.io.labels import BLANK_LINES
 
 SEPARATORS = ",\t;"
@@ -69,6 +70,15 @@ def columns_of(names: Sequence[str], holds: Sequence[str], path: Path, wanted: W
                 f"{path}: column {names[i]!r} holds {holds[i]}, and is not the label: drop it, or "
                 'say what the columns of logits begin with by logits="..." (--logits)'
             )
+    others = [] if prefix else [i for i in logits if names[i].strip().lower() in OTHER_NAMES]
+    if others:
+        rest = [names[i] for i in logits if i not in others]
+        raise ValueError(
+            f"{path}: column {listed([names[i] for i in others])} would be a class, and is no "
+            f"logit by its name. Logits: {listed(rest)}; label: "
+            f"{'none' if label is None else repr(names[label])}. Drop or rename it, or say what "
+            'the columns of logits begin with by logits="..." (--logits)'
+        )
     class_names = tuple(names[i].removeprefix(prefix) or names[i] for i in logits)
     source = None if label is None else f"column {names[label]!r}"
     return Columns(logits, class_names, label, source)
@@ -83,9 +93,14 @@ def label_of(names: Sequence[str], holds: Sequence[str], path: Path, wanted: Wan
         raise ValueError(
             f"{path} has no column {wanted.labels!r} for the labels, only {listed(names)}"
         )
-    for i, name in enumerate(names):
-        if name.lower() in LABEL_NAMES:
-            return i
+    called = [i for i, name in enumerate(names) if name.lower() in LABEL_NAMES]
+    if len(called) > 1:
+        raise ValueError(
+            f"{path}: columns {listed([names[i] for i in called])} may all be the label: "
+            'name it by labels="..." (--labels), and drop the others'
+        )
+    if called:
+        return called[0]
     return len(names) - 1 if holds[-1] == TEXT else None
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hotmax.calibration.assessment import Assessment
+from hotmax.calibration.method_score import UNCALIBRATED
 from hotmax.calibration.shape import Shape
+from hotmax.calibration.temperature_fit import REMEDY, is_limit
+from hotmax.calibration.verdict import level_of
 from hotmax.view.elements import percent
 
 FEW_ROWS = 200  # scoring rows below which a report says that they are few
@@ -47,6 +50,12 @@ class Findings:
         return self.assessment.before.verdict_sentence
 
     @property
+    def level(self) -> str:
+        """How sure the verdict is, in a sentence."""
+        assert self.assessment is not None
+        return f"test of calibration: {level_of(self.assessment.before.test)}"
+
+    @property
     def temperature(self) -> str:
         """The fitted temperature, and what it does, in a sentence."""
         assert self.assessment is not None
@@ -58,7 +67,7 @@ class Findings:
             f"ECE {percent(before.ece.value)} before, {percent(after.ece.value)} after; "
             f"nll {before.nll.value:.4f} before, {after.nll.value:.4f} after"
         )
-        return f"{text}\n{fit.diagnosis}: a limit, not a number to use" if fit.diagnosis else text
+        return f"{text}\n{fit.diagnosis}: {REMEDY}" if is_limit(fit.temperature) else text
 
     @property
     def warnings(self) -> list[str]:
@@ -67,9 +76,27 @@ class Findings:
         said = []
         if self.assessment.score_rows < FEW_ROWS:
             said.append(
-                f"Only {self.assessment.score_rows} rows score: intervals are wide, and normal "
-                "approximations rough. Take the verdict as a hint."
+                f"Only {self.assessment.score_rows} rows score: intervals are wide, and only "
+                "large errors of calibration are found."
             )
         missing = [why for _, why in self.assessment.left_out if "pip install" in why]
         said += sorted(set(missing))
         return said
+
+
+def choice_of(result: Assessment) -> str:
+    """How the method that is advised was chosen."""
+    advice = result.advice
+    rows = f"{advice.choosing_rows:,} scoring rows"
+    if advice.chosen == UNCALIBRATED:
+        return f"advised: on {rows}, no method is better than none by one standard error"
+    low, high = advice.change.interval
+    judged = (
+        f"{advice.change.value:+.4f} (95 %: {low:+.4f} to {high:+.4f}) on the other "
+        f"{advice.judging_rows:,}"
+    )
+    if advice.method == UNCALIBRATED:
+        return (
+            f"advised: {advice.chosen}, chosen on {rows}, changes the nll by {judged}: no sure gain"
+        )
+    return f"advised: chosen on {rows}; it changes the nll by {judged}"

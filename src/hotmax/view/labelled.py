@@ -14,7 +14,8 @@ from hotmax.calibration.assessment import (
 )
 from hotmax.calibration.method_score import UNCALIBRATED
 from hotmax.calibration.reliability import Reliability
-from hotmax.calibration.verdict import NOT_FOUND
+from hotmax.calibration.temperature_fit import REMEDY, is_limit
+from hotmax.calibration.verdict import NOT_FOUND, level_of
 from hotmax.plots import assessment as pictures
 from hotmax.view.elements import (
     Cell,
@@ -28,7 +29,7 @@ from hotmax.view.elements import (
     table,
     tile,
 )
-from hotmax.view.findings import Findings
+from hotmax.view.findings import Findings, choice_of
 
 
 def bins_table(diagram: Reliability) -> str:
@@ -117,10 +118,12 @@ def labelled_sections(report: Findings, result: Assessment) -> list[str]:
     fine = result.verdict == NOT_FOUND
     sentence = report.verdict[0].upper() + report.verdict[1:]
     gap = 100 * before.gap.value
+    least, most = (100 * end for end in before.test.gap_by_chance)
     said = "".join(f"<p class=note>{escape(line)}</p>" for line in report.warnings)
     parts = [
         f'<p class="verdict{" fine" if fine else ""}">{escape(sentence)}.</p>',
-        f"<p>The gap is {gap:+.1f} points (95 %: {interval(before.gap, 1, 100.0, '')}). "
+        f"<p>The gap is {gap:+.1f} points; by chance alone it would lie between {least:+.1f} and "
+        f"{most:+.1f} in 95 of 100 samples. Test of calibration: {escape(level_of(before.test))}. "
         f"{escape(advice(result))}</p>{said}",
         '<div class="tiles">',
         tile(percent(before.accuracy.value), "accuracy", interval(before.accuracy)),
@@ -183,10 +186,10 @@ def labelled_sections(report: Findings, result: Assessment) -> list[str]:
         f"intervals. {escape(shaded(result))}</p>",
         methods_table(result),
         "<p class=note>ECE is pushed up by noise: a calibrated model would stay below "
-        '"ECE by chance" in 95 of 100 samples of this size. Its interval takes that push off, and '
-        "so may lie below the value. nll and Brier score are proper: they cannot be made better "
-        "than by honest probabilities. A calibrator that is right more often has learnt more than "
-        "calibration from its rows.</p>",
+        '"ECE by chance" in 95 of 100 samples of this size. Its interval '
+        "contains the value and reaches down to 0 where that may be the true error. nll and Brier "
+        "score are proper: they cannot be made better than by honest probabilities. A "
+        "calibrator that is right more often has learnt more than calibration from its rows.</p>",
         '<div class="grid">',
         figure_block(
             "methods",
@@ -228,6 +231,11 @@ def advice(result: Assessment) -> str:
     """What the temperature does, and whether something else does more."""
     before, after = result.before, result.score("temperature")
     best = result.score(result.advised)
+    if is_limit(result.fit.temperature):
+        return (
+            f"The fitted temperature is {result.fit.temperature:g}, a limit and no advice "
+            f"({result.fit.diagnosis}): {REMEDY}."
+        )
     text = (
         f"Dividing the logits by {result.fit.temperature:.3g} takes the ECE from "
         f"{percent(before.ece.value)} to {percent(after.ece.value)} and the nll from "
@@ -277,7 +285,5 @@ def classes_figure(result: Assessment, names: Sequence[str]) -> str:
 
 
 def shaded(result: Assessment) -> str:
-    return (
-        f"Shaded: {result.advised}, the simplest whose nll lies within one standard error of the "
-        "best on these rows."
-    )
+    choice = choice_of(result)
+    return f"Shaded: {result.advised}. {choice[0].upper()}{choice[1:]}."

@@ -23,7 +23,7 @@ from hotmax.calibration.method_score import MethodScore
 from hotmax.calibration.row_parts import row_parts
 from hotmax.calibration.source import Source
 from hotmax.view.elements import percent
-from hotmax.view.findings import Findings
+from hotmax.view.findings import Findings, choice_of
 from hotmax.view.page import page
 
 
@@ -43,7 +43,8 @@ class Report(Findings):
     def __str__(self) -> str:
         lines = [self.title, self.subtitle]
         if self.assessment is not None:
-            lines += ["", self.verdict, self.temperature, "", *score_lines(self.assessment)]
+            lines += ["", self.verdict, self.level, self.temperature, ""]
+            lines += score_lines(self.assessment)
             lines += ["", *self.warnings]
         else:
             low, middle, high = (self.shape.effective[i] for i in (0, 2, 4))
@@ -105,7 +106,7 @@ def score_lines(result: Assessment) -> list[str]:
         ).rstrip()
         for line in table
     ]
-    advice = "<- the simplest within one standard error of the best nll"
+    advice = f"<- {choice_of(result)}"
     return [*lines, advice]
 
 

@@ -17,6 +17,10 @@ from hotmax.calibration.method_score import UNCALIBRATED, MethodScore, method_sc
 from hotmax.calibration.passes import Tell
 from hotmax.calibration.row_parts import RowParts, Split, row_parts
 from hotmax.calibration.score_sums import Method, ScoreMethods
+from hotmax.calibration.temperature import fit_rows
+from hotmax.calibration.temperature_fit import EXPLAINED, REMEDY, is_limit
+from hotmax.calibration.temperature_prior import as_prior
+from hotmax.calibration.verdict import level_of
 from hotmax.view.cli.options import (
     BLOCK_READING,
     COMMON,
@@ -74,6 +78,7 @@ def calibrate(
     out: Path | None = None,
     holdout: float = 0.5,
     seed: int = 0,
+    prior: float | None = None,
     force: Flag = False,
     reading: BlockReading = BLOCK_READING,
     common: Common = COMMON,
@@ -100,12 +105,18 @@ def calibrate(
         The share of rows that is held out to measure on; 0: fit on all, and measure there too.
     seed
         Of the split, the same as that of report; of the bootstrap, and of the folds of select.
+    prior
+        For few rows, with --method temperature: the standard deviation of log T around T = 1. 1 is
+        a weak one.
     force
-        Overwrite the calibrator if it is there.
+        Overwrite the calibrator if it is there; save it even if its temperature is 0 or inf.
     """
     if method not in (*FAMILIES, SELECT):
         raise ValueError(f"--method must be one of {', '.join(FAMILIES)}, {SELECT}; got {method!r}")
     check_free(out, force)
+    prior = as_prior(prior)
+    if prior is not None and method != "temperature":
+        raise ValueError(f"--prior is for --method temperature, got --method {method}")
     with progress("reading") as update, reading.open(files) as found:
         if not found.has_labels:
             raise ValueError(f"{found.name} has no labels, which calibration needs: --labels")
@@ -113,9 +124,11 @@ def calibrate(
             rows = row_parts(*found.arguments)
             parts = holdout_of(rows.rows, holdout, seed)
             update("fitting", 0.0)
-            calibrator, selection = fitted(rows, method, parts)
+            calibrator, selection = fitted(rows, method, parts, prior)
             update("measuring", 0.5)
             before, after = measured(rows, calibrator, parts, telling(update, 0.5, 1.0))
+        if is_limit(calibrator.parameters_.get("temperature")) and out is not None and not force:
+            raise ValueError(f"{found.name}: {limit_of(calibrator)}; --force saves it all the same")
         if out is not None:
             save(calibrator, out, force)
     fit = getattr(calibrator, "fit_", None)
@@ -137,17 +150,27 @@ def calibrate(
         low, high = fit.interval
         say(f"temperature {fit.temperature:.4f} (95 %: {low:.4f} to {high:.4f})")
         if fit.diagnosis:
-            say(str(fit).splitlines()[-1])
+            say(str(fit).splitlines()[-1], REMEDY)
     else:
         temperature = calibrator.parameters_.get("temperature")
         more = "" if temperature is None else f", temperature {float(temperature):.4f}"
         say(f"method {method_of(calibrator)}{more}")
     say("", *compared(before, after).lines(), "")
     say(f"before  {before.verdict_sentence}", f"after   {after.verdict_sentence}")
+    say(f"test of calibration, before: {level_of(before.test)}")
     say(f"written: {out}" if out else "not saved: --out calibrator.json would")
 
 
-def fitted(rows: RowParts, method: str, parts: Holdout) -> tuple[Any, Any]:
+def limit_of(calibrator: Any) -> str:
+    """Why a calibrator is none to save, and what to do."""
+    fit = getattr(calibrator, "fit_", None)
+    why = "" if fit is None else f" ({fit.diagnosis}: {EXPLAINED[fit.diagnosis]})"
+    return f"the fitted temperature is {calibrator.parameters_['temperature']:g}{why}: {REMEDY}"
+
+
+def fitted(
+    rows: RowParts, method: str, parts: Holdout, prior: float | None = None
+) -> tuple[Any, Any]:
     """(the calibrator, the Selection if there was one), fitted to the rows not held out."""
     from hotmax.calibration.calibrators import calibrator_for  # which needs scikit-learn
     from hotmax.calibration.selection import select_rows
@@ -155,7 +178,13 @@ def fitted(rows: RowParts, method: str, parts: Holdout) -> tuple[Any, Any]:
     if method == SELECT:
         selection = select_rows(rows, parts.fitting, seed=parts.seed)
         return selection.calibrator, selection
-    return calibrator_for(method)._fit_rows(rows, parts.fitting), None
+    calibrator = calibrator_for(method)
+    if prior is not None:
+        calibrator.fit_ = fit_rows(rows, parts.fitting, prior=prior)
+        count = rows.rows if parts.fitting is None else parts.fitting.count
+        parameters = {"temperature": calibrator.fit_.temperature}
+        return calibrator._fitted(parameters, rows.classes, count), None
+    return calibrator._fit_rows(rows, parts.fitting), None
 
 
 def measured(
@@ -177,6 +206,8 @@ def as_data(score: MethodScore) -> dict[str, Any]:
     return {
         "rows": float(score.reliability.counts.sum()),
         "verdict": score.verdict,
+        "p_value": score.test.p_value,
+        "level": score.test.level,
         "confidence": score.confidence,
         "accuracy": score.accuracy.value,
         "nll": score.nll.value,

@@ -1,0 +1,136 @@
+"""Simulations of what calibration claims, seeded, with the bars that they must pass.
+
+make simulate              prints the tables; 1 if a bar does not hold
+make simulate PUBLISH=1    also writes docs/tables/simulate.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+
+import tables
+
+import hotmax as hm
+from simulation import advice, intervals, verdicts
+from simulation.models import CLASSES, SCALES
+
+Section = tuple[str, list[str], list[list[str]], list[str]]  # title, header, rows, what fails
+
+VERDICT_ROWS = (25, 100, 1000, 5000)
+MOST_FALSE = 0.065
+ADVICE_ROWS = (100, 500)
+LEAST_NONE = 0.935
+LEAST_COVERAGE = 0.93
+
+
+def verdict_section(sets: int, seed: int) -> Section:
+    rows, failures = [], []
+    for classes in CLASSES:
+        for kind in SCALES:
+            cells = []
+            for n in VERDICT_ROWS:
+                false = verdicts.false_share(kind, classes, n, sets, seed)
+                power = verdicts.false_share(kind, classes, n, sets // 5, seed + 1, 2.0)
+                cells.append(f"{false:.1%} / {power:.0%}")
+                if false > MOST_FALSE:
+                    failures.append(f"verdict: {kind}, {classes} classes, {n} rows: {false:.1%}")
+            rows.append([f"{classes} classes, {kind}", *cells])
+            tell(rows[-1])
+    title = (
+        f"Verdicts on {sets} calibrated models in each cell, found wanting at the 5 % level (at "
+        f"most {MOST_FALSE:.1%}) / overconfident models at temperature 2 that are found"
+    )
+    return title, ["model", *(f"{n:,} rows" for n in VERDICT_ROWS)], rows, failures
+
+
+def agreement_section(sets: int, seed: int) -> Section:
+    rows, failures = [], []
+    for kind, classes, n in (
+        ("ordinary", 3, 100), ("one logit + 9", 10, 25), ("one logit + 9", 10, 1000),
+        ("flat", 10, 1000), ("sure", 100, 100),
+    ):  # fmt: skip
+        real = verdicts.real_share(kind, classes, n, sets, seed)
+        plain = verdicts.false_share(kind, classes, n, 5 * sets, seed)
+        rows.append([f"{classes} classes, {kind}, {n:,} rows", f"{real:.1%}", f"{plain:.1%}"])
+        tell(rows[-1])
+        if abs(real - plain) > 4 * (0.05 * 0.95 / sets) ** 0.5:
+            failures.append(f"agreement: {rows[-1]}")
+    title = f"The same by the function that report and calibrate call, on {sets} models each"
+    return title, ["calibrated model", "hotmax", "NumPy"], rows, failures
+
+
+def coverage_section(name: str, sets: int, seed: int) -> Section:
+    metric = getattr(hm.calibration, name)
+    rows, failures = [], []
+    for shape in intervals.SHAPES:
+        for error in intervals.ERRORS:
+            true, cells = intervals.true_error(metric, shape, error), []
+            for n in intervals.ROWS:
+                held, own, width = intervals.coverage(metric, shape, error, n, sets, seed)
+                cells.append(f"{held:.1%} ({width:.3f})")
+                if held < LEAST_COVERAGE or own < 1.0:
+                    failures.append(f"{name}: {shape}, {error}, {n} rows: {held:.1%}, {own:.1%}")
+            rows.append([f"{shape}, true error {true:.4f}", *cells])
+            tell(rows[-1])
+    title = (
+        f"Intervals of {name} that hold the true error, of {sets} in each cell (at least "
+        f"{LEAST_COVERAGE:.0%}), and their mean width; each contains its estimate"
+    )
+    return title, ["error", *(f"{n:,} rows" for n in intervals.ROWS)], rows, failures
+
+
+def advice_section(sets: int, seed: int) -> Section:
+    rows, failures = [], []
+    for kind, classes in (("ordinary", 3), ("one logit + 9", 10), ("sure", 2), ("flat", 10)):
+        cells = []
+        for n in ADVICE_ROWS:
+            none = advice.advised_share(kind, classes, n, sets, seed)
+            gains = 1.0 - advice.advised_share(kind, classes, n, max(sets // 20, 5), seed + 1, 2.0)
+            cells.append(f"{none:.1%} / {gains:.0%}")
+            if none < LEAST_NONE:
+                failures.append(f"advice: {kind}, {classes} classes, {n} rows: {none:.1%}")
+        rows.append([f"{classes} classes, {kind}", *cells])
+        tell(rows[-1])
+    title = (
+        f'Advice of "none" for {sets} calibrated models in each cell (at least {LEAST_NONE:.1%}) / '
+        "advice of a calibrator for models at temperature 2; so many rows fit, and as many score"
+    )
+    return title, ["model", *(f"{n:,} rows" for n in ADVICE_ROWS)], rows, failures
+
+
+def sections(sets: int, seed: int) -> Iterator[Section]:
+    yield verdict_section(sets, seed)
+    yield agreement_section(max(sets // 5, 50), seed)
+    yield advice_section(sets, seed)
+    yield coverage_section("ece", max(sets // 4, 50), seed)
+    yield coverage_section("smooth_ece", max(sets // 20, 20), seed)
+
+
+def tell(row: list[str]) -> None:
+    print("  ".join(row), file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sets", type=int, default=2000, help="simulations in each cell")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--publish", action="store_true", help="write docs/tables/simulate.md")
+    given = parser.parse_args()
+    found = list(sections(given.sets, given.seed))
+    failures = [line for section in found for line in section[3]]
+    for title, header, rows, _ in found:
+        print(f"\n{title}\n\n{tables.plain(header, rows)}")
+    print("\n".join(["", *failures]) if failures else "\nevery bar holds")
+    if given.publish and not failures:
+        text = [f"Seed {given.seed}. {tables.versions('hotmax', 'numpy')}."]
+        text += [
+            f"## {title}\n\n{tables.markdown(header, rows)}" for title, header, rows, _ in found
+        ]
+        tables.publish("simulate", "\n\n".join(text))
+    return bool(failures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
