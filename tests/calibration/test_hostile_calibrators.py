@@ -267,10 +267,10 @@ def test_calibrate_names_the_row_whose_label_is_absent(rows, capsys):
 
 
 def test_apply_and_report_name_the_file_and_its_row(rows, capsys, monkeypatch):
-    monkeypatch.setattr("hotmax.view.cli.predictions.BLOCK", 30)
+    monkeypatch.setattr("hotmax.view.cli.row_errors.BLOCK", 30)
     x, y = rows
     np.savez("p.npz", logits=x, labels=y)
-    assert main(["calibrate", "p.npz", "--out", "c.json"]) == 0
+    assert main(["calibrate", "p.npz", "--out", "c.json", "--force"]) == 0
     x[41, 1] = np.inf
     np.savez("p.npz", logits=x, labels=y)
     capsys.readouterr()

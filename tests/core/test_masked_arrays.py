@@ -33,7 +33,7 @@ end step draws count base per_row probabilities title input progress bins binnin
 debiased interval score curve candidates folds method penalty coverage free path estimator
 calibrator other level C fit_intercept class_weight solver tol max_iter warm_start verbose shape
 dtype force subject subjects only result ax figure class_names intercept after
-points extent queries keys features label shift max_rows cluster client parts name has_labels
+points extent queries keys features label shift prior max_rows cluster client parts name has_labels
 """
 # One number each in these, though an array elsewhere.
 ONE_NUMBER = {
