@@ -75,7 +75,7 @@ def gives_wrong_labels(path, **options):
     ],
 )
 def test_the_fuzzer_notices(tmp_path, monkeypatch, read, failure):
-    monkeypatch.setattr(files, "TIME", 1.0)
+    monkeypatch.setattr(files, "TIME", 1.0 if read is takes_long else 60.0)
     monkeypatch.setattr(files, "MEMORY", 1 << 15)
     monkeypatch.setattr(files, "COMMAND_LINE", 0.0)
     monkeypatch.setattr(files, "prepare", lambda folder: None)
