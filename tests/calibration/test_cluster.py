@@ -19,7 +19,6 @@ from source_parts import cut, sample
 
 import hotmax as hm
 from hotmax.calibration import dask_rows, temperature
-from hotmax.io.sources import client_of
 from hotmax.view.cli import main
 
 Z, Y = sample(9000)
@@ -101,25 +100,6 @@ def test_without_workers_a_pass_is_given_up(monkeypatch):
         source.client = client
         with pytest.raises(ConnectionError, match=r"no worker of the cluster .* is left"):
             hm.calibration.evaluate(source)
-
-
-def test_a_scheduler_that_is_killed_is_told(tmp_path):
-    file = tmp_path / "scheduler.json"
-    options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", file]
-    with subprocess.Popen(
-        [sys.executable, "-m", "distributed.cli.dask_scheduler", *map(str, options)],
-        stderr=subprocess.DEVNULL,
-    ) as scheduler:
-        try:
-            wait_for(file.exists)
-            source = cut(Z, Y, 5)
-            source.client = client_of(str(file))
-            threading.Timer(2.0, scheduler.kill).start()
-            with pytest.raises(ConnectionError, match=r"the scheduler of the cluster .* is gone"):
-                hm.calibration.evaluate(source)
-        finally:
-            scheduler.kill()
-    source.client.close()
 
 
 def arrays_of(path):

@@ -283,7 +283,7 @@ def source(
     labels. Memory does not grow with the rows, and the result does not depend on how they are cut.
 
     Args:
-        data: An array or a memory map; a file, a directory, a pattern such as "shards/*.parquet",
+        data: An array or a memory map; a file, a directory, a pattern such as `"shards/*.parquet"`,
             or a list of files (.npy, .npz, .parquet, .csv, .safetensors); a zarr array or its
             directory; a Dask array or frame. Addresses such as s3://... are read by fsspec.
         labels: For arrays, the labels; for files, as in `read`; for a frame, the name of a column.
