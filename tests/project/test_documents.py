@@ -68,3 +68,9 @@ def test_files_named_in_the_guide_exist():
     for name in named:
         below = ROOT / "src/hotmax" if name.startswith("_") else ROOT
         assert (below / name).exists(), name
+
+
+def test_the_citation_has_the_version():
+    import hotmax
+
+    assert f"\nversion: {hotmax.__version__}\n" in (ROOT / "CITATION.cff").read_text()
