@@ -7,7 +7,8 @@ Everyone has two threads (SciPy uses one; JAX has a pool of its own, as large as
 the same numbers in the same type. Everyone is warmed up and called at its best: PyTorch with `out=`
 where an output is given, JAX compiled and waited for. A figure is a median over rounds; in each
 round all take a turn (a rest, calls that are not timed, three that are), and the order moves on by
-one from round to round.
+one from round to round. A fresh output lies in memory that the process has used before, but for the
+row "in new pages".
 """
 
 from __future__ import annotations
@@ -24,7 +25,17 @@ import scipy.special
 import tables
 import torch
 from comparisons import TIMED, Timed
-from timing import ROUNDS, THREADS, Call, Check, copier, duration, fresh_process, medians
+from timing import (
+    ROUNDS,
+    THREADS,
+    Call,
+    Check,
+    copier,
+    duration,
+    fresh_process,
+    medians,
+    reuse_memory,
+)
 
 import hotmax as hm
 
@@ -192,7 +203,9 @@ def main() -> None:
     for timed in tables.progress(TIMED, "speed"):
         short = np.prod(timed.shape) < 1000  # turns of milliseconds: a disturbance fills one
         rounds, loops = (3 * ROUNDS, 1000) if short else (ROUNDS, 1)
+        reuse_memory(not timed.new_pages)
         rows.append(cells(timed, medians(calls_of(timed), rounds, loops)))
+    reuse_memory(False)
     print(tables.plain(header, rows) + "\n")
 
     checks_header = ["check", "figure", "at most", ""]

@@ -287,6 +287,7 @@ class Timed:
     dtype: str = "float32"
     axis: int = -1
     out: bool = False
+    new_pages: bool = False
     bars: dict[str, float] = field(default_factory=dict)
 
     def make(self) -> np.ndarray:
@@ -308,6 +309,9 @@ TIMED = (
         "softmax",
         (4096, 4096),
         bars={"scipy": 6, "torch": 2},
+    ),
+    Timed(
+        "softmax 4096 x 4096, fresh output in new pages", "softmax", (4096, 4096), new_pages=True
     ),
     Timed("softmax 32 x 128256", "softmax", (32, 128_256), bars={"scipy": 5, "torch": 1.3}),
     Timed("softmax 1,000,000 x 10", "softmax", (1_000_000, 10), bars={"scipy": 6, "torch": 2}),
