@@ -18,7 +18,9 @@ from distributed import Client, LocalCluster
 from source_parts import cut, sample
 
 import hotmax as hm
-from hotmax.calibration import dask_rows, temperature
+from hotmax._backends import dask_tasks
+from hotmax._backends.dask_tasks import DaskRunner
+from hotmax.calibration import temperature
 from hotmax.view.cli import main
 
 Z, Y = sample(9000)
@@ -51,7 +53,7 @@ def test_workers_give_the_bits_of_an_array(large, cluster, client):
     lazy = da.from_array(Z, chunks=(1777, 2)), da.from_array(Y, chunks=1000)
     assert hm.calibration.fit_temperature(*lazy) == want[0]
     source = cut(Z, Y, 1)
-    source.client = client
+    source.runner = DaskRunner(client)
     assert hm.calibration.fit_temperature(source) == want[0]
     assert str(hm.calibration.evaluate(source)) == str(want[1])
     assert client.submit(hm.get_threads).result() == 1
@@ -66,7 +68,7 @@ def test_bad_data_is_told_at_once_and_not_retried(client, tmp_path):
     wrong = Y.copy()
     wrong[5000] = 4
     source = cut(Z, wrong, 2, folder=str(tmp_path))
-    source.client = client
+    source.runner = DaskRunner(client)
     with pytest.raises(ValueError, match=r"part \d+.*must lie in 0..3, got 4 in row"):
         hm.calibration.evaluate(source)
     read = [name.split("-")[1] for name in os.listdir(tmp_path)]
@@ -76,7 +78,7 @@ def test_bad_data_is_told_at_once_and_not_retried(client, tmp_path):
 def test_a_worker_that_is_killed_costs_no_bit(large, client, tmp_path):
     want = hm.calibration.evaluate(Z, Y)
     source = cut(Z, Y, 3, pieces=12, folder=str(tmp_path), pause=0.4)
-    source.client = client
+    source.runner = DaskRunner(client)
     found = []
     thread = threading.Thread(target=lambda: found.append(hm.calibration.evaluate(source)))
     thread.start()
@@ -91,13 +93,13 @@ def test_a_worker_that_is_killed_costs_no_bit(large, client, tmp_path):
 
 
 def test_without_workers_a_pass_is_given_up(monkeypatch):
-    monkeypatch.setattr(dask_rows, "GRACE", 0.2)
+    monkeypatch.setattr(dask_tasks, "GRACE", 0.2)
     with (
         LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=":0") as empty,
         Client(empty) as client,
     ):
         source = cut(Z, Y, 4)
-        source.client = client
+        source.runner = DaskRunner(client)
         with pytest.raises(ConnectionError, match=r"no worker of the cluster .* is left"):
             hm.calibration.evaluate(source)
 
@@ -197,7 +199,7 @@ def test_sigterm_cancels_what_runs_and_leaves_no_draft(client, tmp_path, monkeyp
 
 def test_apply_without_workers_is_given_up(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(dask_rows, "GRACE", 0.2)
+    monkeypatch.setattr(dask_tasks, "GRACE", 0.2)
     np.savez("a.npz", logits=Z[:500], labels=Y[:500])
     hm.calibration.TemperatureScaling().fit(Z, Y).save("c.json")
     with LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=":0") as empty:

@@ -16,6 +16,7 @@ try:
 except ImportError:
     raise ImportError('calibrators need scikit-learn: pip install "hotmax[calibration]"') from None
 
+from hotmax._backends.lazy import is_lazy, map_rows
 from hotmax._core.arrays import Array, refuse_masked
 from hotmax._core.checks import as_real, as_seed
 from hotmax._core.files import write_whole
@@ -37,7 +38,6 @@ from hotmax.calibration.parameters import (
 )
 from hotmax.calibration.reservoir import rows_to_fit
 from hotmax.calibration.row_parts import RowParts, Split, parts_of_examples, row_parts
-from hotmax.calibration.source import is_dask
 from hotmax.calibration.temperature import fit_rows
 from hotmax.calibration.temperature_fit import TemperatureFit
 
@@ -167,9 +167,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         if not hasattr(self, "parameters_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
-        if is_dask(logits):
-            from hotmax.calibration.dask_rows import map_rows
-
+        if is_lazy(logits):
             lazy: Array = map_rows(self.predict_proba, logits, where, self.n_features_in_)
             return lazy
         x, mask = read_rows(logits, where=where, input=self.input, suspicious=False)

@@ -6,7 +6,7 @@ associative and commutative to the last bit, so that blocks and workers do not s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -40,6 +40,18 @@ class RowPart(Protocol):
     def rows(self) -> int: ...
 
     def examples(self) -> Iterator[Examples]: ...
+
+
+class Runner(Protocol):
+    """What computes parts and merges the results: threads here, or what a source brings.
+
+    One that sends parts elsewhere asks a part for `recipe()`: a function that makes the part, and
+    its arguments, which may be lazy.
+    """
+
+    def __call__(
+        self, work: Callable[[RowPart], Any], parts: Sequence[RowPart], tell: Tell | None
+    ) -> Any: ...
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from hotmax._backends.lazy import is_lazy
 from hotmax._core import threads
 from hotmax._core.arrays import Array
 from hotmax.calibration.block_rows import ReadOptions, checked
 from hotmax.calibration.examples import INPUTS, Examples, read, read_rows, step_of
-from hotmax.calibration.passes import Job, RowPart, Tell, run_part
+from hotmax.calibration.passes import Job, RowPart, Runner, Tell, run_part
 from hotmax.calibration.row_hash import HALVES, held_count, held_out, row_hashes
-from hotmax.calibration.source import Part, Source, is_dask
+from hotmax.calibration.source import LazyPart, Part, Source, lazy_source
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +53,12 @@ class SourcePart:
     def rows(self) -> int:
         return self.part.rows
 
+    def recipe(self) -> tuple[Callable[..., SourcePart], tuple[Any, ...]]:
+        if not isinstance(self.part, LazyPart):
+            return same, (self,)
+        make, arrays = self.part.recipe()
+        return partial(rows_of, make, self.options, self.weights), arrays
+
     def examples(self) -> Iterator[Examples]:
         at = self.part.offset
         for block in self.part.blocks():
@@ -65,6 +73,16 @@ class SourcePart:
                 f"{self.part.place}: {at - self.part.offset} rows were read, and there were "
                 f"{self.part.rows} before: it has changed"
             )
+
+
+def same(part: SourcePart) -> SourcePart:
+    return part
+
+
+def rows_of(
+    make: Callable[..., Part], options: ReadOptions, weights: Array | None, *arrays: Any
+) -> SourcePart:
+    return SourcePart(make(*arrays), options, weights)
 
 
 @dataclass(frozen=True)
@@ -106,17 +124,17 @@ class RowParts:
         rows: int,
         classes: int,
         whole: Examples | None = None,
-        client: Any = None,
+        runner: Runner | None = None,
     ) -> None:
         self.parts, self.rows, self.classes = parts, rows, classes
         self.whole = whole
-        self.client = client
+        self.runner = runner or run_in_threads
         self.passes = 0
 
     def run(self, job: Job, tell: Tell | None = None) -> Any:
         """The job on all blocks, in one pass over the rows."""
         self.passes += 1
-        return run_parts(self.parts, job, tell, self.client)
+        return self.runner(partial(run_part, job), self.parts, tell)
 
     def in_ranges(self, starts: Sequence[int], length: int, split: Split | None = None) -> Examples:
         """The rows in some ranges of equal length, from the parts that hold them."""
@@ -125,7 +143,8 @@ class RowParts:
             for part in self.parts
             if any(s < part.offset + part.rows and part.offset < s + length for s in starts)
         ]
-        kept = run_parts(chosen, InRanges(tuple(starts), length, split), None, self.client)
+        job = InRanges(tuple(starts), length, split)
+        kept = self.runner(partial(run_part, job), chosen, None)
         examples: Examples = kept.examples()
         return examples
 
@@ -139,12 +158,10 @@ class RowParts:
 # --- rows that are kept -----------------------------------------------------------------------
 
 
-def run_parts(parts: Sequence[RowPart], job: Job, tell: Tell | None, client: Any = None) -> Any:
-    """One pass: by threads here, or by Dask where the parts or a client ask for it."""
-    if client is not None or any(hasattr(part, "delayed") for part in parts):
-        from hotmax.calibration.dask_rows import run_on_dask
-
-        return run_on_dask(parts, job, tell, client)
+def run_in_threads(
+    work: Callable[[RowPart], Any], parts: Sequence[RowPart], tell: Tell | None = None
+) -> Any:
+    """The results of work(part), merged: a Runner by threads of this process."""
     # Threads take parts; a part is computed in its own thread, so that jobs for others, which keep
     # their arrays alive, do not pile up in the pool's queue.
     many = len(parts) >= threads.get_threads()
@@ -161,7 +178,7 @@ def run_parts(parts: Sequence[RowPart], job: Job, tell: Tell | None, client: Any
             return False
         try:
             with threads.one_thread() if many else contextlib.nullcontext():
-                state = run_part(job, parts[number])
+                state = work(parts[number])
         except (ValueError, TypeError) as error:  # the first in the order of rows is raised
             faults.append((number, error))
             return False
@@ -257,10 +274,8 @@ def row_parts(
     """Labelled rows from the arguments of a function of calibration."""
     if input not in INPUTS:
         raise ValueError(f'input must be "logits" or "probabilities", got {input!r}')
-    if is_dask(logits):
-        from hotmax.calibration.dask_rows import dask_source
-
-        logits = dask_source(logits, targets, sample_weight, name=name)
+    if is_lazy(logits):
+        logits = lazy_source(logits, targets, sample_weight, name=name)
         targets = sample_weight = None
     if isinstance(logits, Source):
         if targets is not None:
@@ -320,11 +335,5 @@ def parts_of_source(source: Source, sample_weight: object, options: ReadOptions)
     parts: list[RowPart] = []
     for part in source.parts:
         own = None if weights is None else weights[part.offset : part.offset + part.rows]
-        if hasattr(part, "delayed"):
-            from hotmax.calibration.dask_rows import DaskPart, DaskRows
-
-            assert isinstance(part, DaskPart)
-            parts.append(DaskRows(part, options, own))
-        else:
-            parts.append(SourcePart(part, options, own))
-    return RowParts(parts, source.rows, source.classes, client=source.client)
+        parts.append(SourcePart(part, options, own))
+    return RowParts(parts, source.rows, source.classes, runner=source.runner)

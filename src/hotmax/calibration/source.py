@@ -1,14 +1,17 @@
-"""Where rows come from: an array, files, a Dask collection; read in blocks, as often as needed."""
+"""Where rows come from: an array, files, a lazy collection; read in blocks, as often as needed."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
+from hotmax._backends.lazy import row_blocks
 from hotmax._core.arrays import Array
 
 
@@ -69,7 +72,7 @@ class Source:
         class_names: tuple[str, ...] | None = None,
         has_labels: bool = True,
         input: str = "logits",
-        client: Any = None,
+        runner: Callable[..., Any] | None = None,
     ) -> None:
         self.parts = tuple(parts)
         self.name = name
@@ -79,7 +82,7 @@ class Source:
         self.class_names = class_names
         self.has_labels = has_labels
         self.input = input
-        self.client = client  # of a cluster whose workers read the parts; None: this process
+        self.runner = runner  # what computes the parts: `passes.Runner`; None: threads
 
     def blocks(self) -> Iterator[tuple[Array, Array | None]]:
         """(logits, labels or None) of consecutive rows, until all have been read."""
@@ -97,6 +100,56 @@ class Source:
         return f"<pre>{html.escape(repr(self))}</pre>"
 
 
-def is_dask(x: object) -> bool:
-    """Is this an array or a frame of Dask? Without importing Dask."""
-    return type(x).__module__.partition(".")[0] in ("dask", "dask_expr")
+@dataclass(frozen=True, eq=False)
+class LoadedBlock(Part):
+    """A part that is one block, in memory."""
+
+    block: Block | None = None
+
+    def blocks(self) -> Iterator[Block]:
+        assert self.block is not None
+        yield self.block
+
+
+def loaded_block(part: LoadedBlock, logits: Any, labels: Any, weights: Any) -> LoadedBlock:
+    y, w = (None if x is None else np.asarray(x) for x in (labels, weights))
+    return replace(part, block=Block(np.asarray(logits), y, w))
+
+
+@dataclass(frozen=True, eq=False)
+class LazyPart(Part):
+    """A block of a collection whose arrays are not there yet."""
+
+    arrays: tuple[Any, Any, Any] = (None, None, None)  # logits, labels, weights
+    load: Callable[..., tuple[Any, ...]] = lambda *arrays: arrays
+
+    def recipe(self) -> tuple[Callable[..., Part], tuple[Any, ...]]:
+        """What makes a part that can be read, and its arguments once they are computed."""
+        empty = LoadedBlock(self.offset, self.rows, self.place, self.first)
+        return partial(loaded_block, empty), self.arrays
+
+    def blocks(self) -> Iterator[Block]:
+        make, arrays = self.recipe()
+        return make(*self.load(*arrays)).blocks()
+
+
+def lazy_source(
+    logits: object, targets: object, sample_weight: object, *, name: str = "targets"
+) -> Source:
+    """A source of the blocks of a lazy collection, which its own scheduler computes."""
+    found = row_blocks(logits, targets, sample_weight, name=name)
+    starts = accumulate(found.lengths, initial=0)
+    parts = [
+        LazyPart(start, length, f"block {i}", 0, arrays, found.load)
+        for i, (start, length, arrays) in enumerate(
+            zip(starts, found.lengths, found.blocks, strict=False)
+        )
+    ]
+    return Source(
+        parts,
+        name=found.name,
+        classes=found.classes,
+        dtype=found.dtype,
+        has_labels=targets is not None,
+        runner=found.runner,
+    )

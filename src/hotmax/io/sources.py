@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from hotmax._backends.lazy import is_lazy
 from hotmax._core.arrays import ACCEPTED, FLOATS, Array, refuse_masked
 from hotmax._core.reading import reading
 from hotmax.calibration.examples import INPUTS, refuse_probabilities
-from hotmax.calibration.source import Part, Source, is_dask
+from hotmax.calibration.source import Part, Source, lazy_source
 from hotmax.io.found import NONE, Found, Wanted
 from hotmax.io.labels import read_label_file
 from hotmax.io.one_file import (
@@ -153,7 +154,7 @@ def source_of_files(
         class_names=first.class_names,
         has_labels=has_labels,
         input=input,
-        client=client,
+        runner=runner_of(client),
     )
     return looked_at(source)
 
@@ -210,7 +211,7 @@ def source_of_arrays(
         class_names=names,
         has_labels=y is not None,
         input=input,
-        client=client,
+        runner=runner_of(client),
     )
     return looked_at(source)
 
@@ -268,6 +269,15 @@ def client_of(cluster: Any) -> Any:
         raise ConnectionError(f"the cluster {text} does not answer: {error}") from None
 
 
+def runner_of(client: Any) -> Any:
+    """What computes parts on the workers of a client; None without one."""
+    if client is None:
+        return None
+    from hotmax._backends.dask_tasks import DaskRunner
+
+    return DaskRunner(client)
+
+
 def source(
     data: Any,
     labels: Any = None,
@@ -315,13 +325,11 @@ def source(
             raise TypeError("labels must be left out: a Source brings its own")
         return data
     client = client_of(cluster)
-    if is_dask(data):
-        from hotmax.calibration.dask_rows import dask_source
-
+    if is_lazy(data):
         if isinstance(labels, str):
             data, labels = data.drop(columns=[labels]), data[labels]
-        found = dask_source(data, labels, None, name="labels")
-        found.input, found.client = input, client
+        found = lazy_source(data, labels, None, name="labels")
+        found.input, found.runner = input, runner_of(client) or found.runner
         if class_names is not None:
             found.class_names = tuple(map(str, class_names))
         return found

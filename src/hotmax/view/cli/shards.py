@@ -170,7 +170,7 @@ def written(
             update(f"applying: {number} of {len(calls)} files", number / len(calls))
             yield checked(write_one(*call, reading))
         return
-    from hotmax.calibration.dask_rows import RETRIES, completed
+    from hotmax._backends.dask_tasks import RETRIES, completed
     from hotmax.io.sources import client_of
 
     client = client_of(reading.cluster)
