@@ -59,6 +59,11 @@ def softmax(x, axis=-1, temperature=1.0, where=None, *, fault=None):
     p = e / total
     if fault == "ties broken" and temperature == 0:
         p = (np.arange(p.shape[axis]) == p.argmax(axis=axis)).astype(p.dtype)
+    level = (top == z.min(axis=axis, keepdims=True)) & np.isfinite(top)
+    if fault == "equal logits told apart":
+        p = np.where(level, p * (1.0 + 1e-3 * np.arange(p.shape[-1])), p)
+    if fault == "equal logits shifted":
+        p = np.where(level & (given > 0), p * 0.999, p)
     if fault == "sorted":
         p = np.sort(p, axis=axis)
     if fault == "exp to seven digits":
@@ -160,6 +165,8 @@ FAULTS = {
     "nan taken for 0": 15,
     "sign flipped": 4,
     "exp not monotonic": 4,
+    "equal logits told apart": 4,
+    "equal logits shifted": 5,
     "sorted": 7,
     "logits clipped": 16,
     "standardised": 6,

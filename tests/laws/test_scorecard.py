@@ -234,5 +234,5 @@ def test_pictures():
     plt.close(ax.figure)
     figure, ax = plt.subplots()
     assert table["mine"].plot(ax) is ax
-    assert [tick.get_text() for tick in ax.get_yticklabels()][1] == "no overflow  8"
+    assert [tick.get_text() for tick in ax.get_yticklabels()][1] == "8: no overflow"
     plt.close(figure)

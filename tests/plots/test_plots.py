@@ -274,8 +274,8 @@ def test_ties_and_limits_are_seen():
     figure = plots.plot_sweep(plots.sweep([3.0, 3.0, 2.0], class_names=["cat", "dog", "fox"]))
     upper, lower = figure.axes
     lines = {line.get_label(): line for line in upper.lines}
-    assert lines["cat: 3"].get_linestyle() != "-"
-    assert lines["cat: 3"]._dash_pattern != lines["dog: 3"]._dash_pattern
+    assert lines["cat (3)"].get_linestyle() != "-"
+    assert lines["cat (3)"]._dash_pattern != lines["dog (3)"]._dash_pattern
     assert [tick.get_text() for tick in lower.get_xticklabels()][-1] == "\N{INFINITY}"
     plt.close("all")
     some = plots.plot_sweep(plots.sweep([1.0, 2.0], [0.5, 1.0, 2.0]))

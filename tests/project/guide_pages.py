@@ -6,7 +6,12 @@ import contextlib
 import io
 import re
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import hotmax
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "guide"
@@ -24,10 +29,45 @@ def text_of(name: str) -> str:
     return (GUIDE / f"{name}.md").read_text(encoding="utf-8")
 
 
+class Ran(NamedTuple):
+    """A page that was run: what it printed, its names at the end, its calls of hotmax."""
+
+    printed: str
+    names: dict[str, Any]
+    calls: list[tuple[str, tuple[Any, ...], dict[str, Any], Any]]
+
+
 def run(source: str, pattern: re.Pattern[str] = CELL) -> str:
     """Run all code of a page in one namespace, as a notebook does; what it prints."""
     printed, names = io.StringIO(), {"__name__": "__page__"}
+    _run(source, pattern, printed, names)
+    return printed.getvalue()
+
+
+def run_recorded(source: str, functions: tuple[str, ...]) -> Ran:
+    """Run a page of the guide, and keep each call that it makes of these functions of hotmax."""
+    calls: list[tuple[str, tuple[Any, ...], dict[str, Any], Any]] = []
+
+    def recorded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*arguments: Any, **keywords: Any) -> Any:
+            result = function(*arguments, **keywords)
+            calls.append((name, arguments, keywords, result))
+            return result
+
+        return wrapper
+
+    printed, names = io.StringIO(), {"__name__": "__page__"}
+    with contextlib.ExitStack() as stack:
+        for name in functions:
+            wrapper = recorded(name, getattr(hotmax, name))
+            stack.enter_context(mock.patch.object(hotmax, name, wrapper))
+        _run(source, CELL, printed, names)
+    return Ran(printed.getvalue(), names, calls)
+
+
+def _run(
+    source: str, pattern: re.Pattern[str], printed: io.StringIO, names: dict[str, Any]
+) -> None:
     with contextlib.redirect_stdout(printed):
         for number, code in enumerate(pattern.findall(source), 1):
             exec(compile(textwrap.dedent(code), f"<cell {number}>", "exec"), names)
-    return printed.getvalue()

@@ -6,8 +6,10 @@ import functools
 import re
 
 import matplotlib
+import numpy as np
 import pytest
-from guide_pages import CELL, EXPLORER, GUIDE, numbered, run, text_of
+from guide_pages import CELL, EXPLORER, GUIDE, Ran, numbered, run_recorded, text_of
+from published_figures import FIGURES
 
 from hotmax.view.explorer import assemble
 
@@ -16,48 +18,20 @@ PARTS = (
     *("Play with it", "Where it is used", "References"),
 )
 
-# Figures that were published elsewhere: (page, what the page prints of them).
-FIGURES = {
-    "softmax-123": ("01", ("0.09003057", "0.24472847", "0.66524096")),
-    "softmax-table": ("01", ("[0.0226 0.9157 0.0504 0.0112]",)),
-    "horse-over-cat": ("01", ("horse / cat: 7.3890560989306",)),
-    "sum-normaliser-not-shift-invariant": ("01", ("[5, 7, 8]   [0.25 0.35 0.4 ]",)),
-    "sum-normaliser-after-min-shift": ("01", ("[-2, 0, 1]    [0.  0.4 0.6]",)),
-    "softmax-023": ("03", ("[0, 2, 3]       [0.03511903 0.25949646 0.70538451]",)),
-    "softmax-578-is-023-shifted": ("03", ("[5, 7, 8]       [0.03511903 0.25949646 0.70538451]",)),
-    "order": ("03", ("order of logits [1 0 2 4 3]  of probabilities [1 0 2 4 3]",)),
-    "softmax-scale-large": ("03", ("[2.06106005e-09 4.53978686e-05 9.99954600e-01]",)),
-    "softmax-scale-small": ("03", ("[0.3006 0.3322 0.3672]",)),
-    "softmax-sensitivity-3.2": ("03", ("[0, 2, 3.2]    0.0304   0.2244   0.7452",)),
-    "softmax-sensitivity-3.5": ("03", ("[0, 2, 3.5]    0.0241   0.1780   0.7979",)),
-    "softmax-sensitivity-3.8": ("03", ("[0, 2, 3.8]    0.0188   0.1392   0.8420",)),
-    "softmax-sensitivity-5": ("03", ("[0, 2, 5]      0.0064   0.0471   0.9465",)),
-    "softmax-sensitivity-6": ("03", ("[0, 2, 6]      0.0024   0.0179   0.9796",)),
-    "softmax-128": ("03", ("[0.001 0.002 0.997]",)),
-    "softmax-large": ("04", ("[1000. 1000. 1000.]", "hotmax  [0.33333333 0.33333333 0.33333333]")),
-    "softmax-very-negative": ("04", ("[-1000. -1000. -1000.]",)),
-    "softmax-one-hot": ("04", ("hotmax  [0. 0. 1.]",)),
-    "log-softmax-one-hot": ("04", ("log_softmax(x)  [-5001. -4990.     0.]",)),
-    "log-softmax-table": ("04", ("[1, 2, 3, 10]: -9.0014 -8.0014 -7.0014 -0.0014",)),
-    "softargmax": ("05", ("rounded 2",)),
-    "softmax-123-attenuated": ("06", ("T = 10   [0.30060961 0.33222499 0.3671654 ]",)),
-    "softmax-123-amplified": ("06", ("T = 0.1  [2.06106005e-09 4.53978686e-05 9.99954600e-01]",)),
-    "cross-entropy-confident": ("09", ("loss without smoothing   0.010",)),
-    "cross-entropy-confident-smoothed": ("09", ("loss with smoothing 0.1  1.159",)),
-    "smoothing-floor": ("09", ("least target probability 0.0001\n",)),
-    "attention-saturation": (
-        *("10", ("unscaled  largest weight 0.9990", "scaled    largest weight 0.0782")),
-    ),
-}
+# What the pages compute published figures with.
+RECORDED = (
+    *("softmax", "log_softmax", "softargmax", "cross_entropy", "smooth_labels", "frequencies"),
+    "attention_weights",
+)
 
 
 @functools.cache
-def printed(page: str) -> str:
+def ran(page: str) -> Ran:
     import matplotlib.pyplot as plt
 
     matplotlib.use("agg")
     try:
-        return run(text_of(page))
+        return run_recorded(text_of(page), RECORDED)
     finally:
         plt.close("all")
 
@@ -79,21 +53,43 @@ def test_a_page_has_its_parts_and_its_code_runs(page):
     assert text.count("<details>") == text.count("</details>") == 1
     pictures = [code for code in CELL.findall(text) if re.search(r"\bplot\w*\(", code)]
     assert len(pictures) == len(re.findall(r"^ +alt: .+$", text, re.M)) >= 1
-    assert printed(page)
+    assert ran(page).printed
 
 
-@pytest.mark.parametrize("figure", FIGURES)
-def test_a_published_figure_is_computed_on_its_page(figure):
-    number, wanted = FIGURES[figure]
-    for text in wanted:
-        assert text in printed(page_of(number))
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_published_figure_is_computed_on_its_page(name):
+    """The page computes it within the tolerance of its printed digits, and shows it."""
+    figure = FIGURES[name]
+    page = ran(page_of(figure.page))
+    computed = np.asarray(figure.computed(page), float)
+    np.testing.assert_allclose(computed, figure.expect, rtol=figure.rtol, atol=figure.atol)
+    assert figure.printed in page.printed
 
 
 def test_the_sampling_experiment_is_on_its_page():
     """1000 draws at each of four temperatures, all within four standard errors."""
-    text = printed(page_of("07"))
-    assert "T = 0.1        T = 0.5          T = 1         T = 10" in text
-    assert float(re.search(r"farthest is ([\d.]+) standard errors", text)[1]) <= 4.0
+    page = ran(page_of("07"))
+    (found,) = (result for called, _, _, result in page.calls if called == "frequencies")
+    assert found.draws == 1000
+    x, temperatures = np.array([2.0, 1.0, 3.0, 5.0, 4.0]), np.array([0.1, 0.5, 1.0, 10.0])
+    e = np.exp((x - 5.0) / temperatures[:, None])
+    p = e / e.sum(1, keepdims=True)
+    error = np.sqrt(p * (1 - p) / 1000)
+    assert (np.abs(found.frequencies - p) <= 4 * error + 1e-12).all()
+    assert "T = 0.1        T = 0.5          T = 1         T = 10" in page.printed
+
+
+def test_the_attention_experiment_is_on_its_page():
+    """One query, 128 keys, 512 features: peaked without the scale, spread with it."""
+    page = ran(page_of("10"))
+    peaked, spread = (result[0] for called, _, _, result in page.calls if "weights" in called)
+    assert page.names["q"].shape == (1, 512)
+    assert peaked.shape == spread.shape == (128,)
+    assert peaked.max() > 0.99
+    assert (peaked * (1 - peaked)).max() < 0.01
+    assert spread.max() < 0.1
+    for text in ("unscaled  largest weight 0.9990", "scaled    largest weight 0.0782"):
+        assert text in page.printed
 
 
 def test_panels_and_pages_link_to_each_other():

@@ -30,6 +30,8 @@ class Law:
         dtypes: The types that it is tried in.
         refusable: May a subject refuse these types? It is then not applicable.
         attempts: How many smaller inputs to try once one has been found that breaks it.
+        teaches: Does this input show what is wrong with a softmax that fails on it? Others are
+            tried last, and a counterexample that teaches is not shrunk to one that does not.
     """
 
     number: int
@@ -44,6 +46,7 @@ class Law:
     dtypes: tuple[str, ...] = FULL_FLOATS
     refusable: bool = False
     attempts: int = 300
+    teaches: Callable[[Case], bool] = lambda case: True
 
     def __str__(self) -> str:
         return f"{self.number}. {self.name}: {self.statement}"

@@ -43,7 +43,7 @@ def run(law: Law, subject: Subject, axis: int, seed: int) -> LawResult:
     tried, worst, refusals = 0, 0.0, {}
     for dtype in filter(subject.takes, law.dtypes):
         rng = np.random.default_rng([seed, law.number, law.dtypes.index(dtype)])
-        for case in law.cases(rng, dtype):
+        for case in sorted(law.cases(rng, dtype), key=lambda case: not law.teaches(case)):
             if not law.domain(case):
                 continue
             try:
@@ -74,8 +74,9 @@ def attempt(law: Law, subject: Subject, axis: int, case: Case) -> Trial:
 
 
 def shrink(law: Law, subject: Subject, axis: int, case: Case, trial: Trial) -> tuple[Case, Trial]:
-    """The smallest case found that is still in the law's domain and still breaks it."""
+    """The smallest case found that still breaks the law, is in its domain and teaches as before."""
     left = law.attempts
+    must_teach = law.teaches(case)
     if len(case.x) > SHORT_ROW and len(set(case.x)) == 1:
         case, trial = shorten(law, subject, axis, case, trial)
     seen = {_key(case)}
@@ -86,7 +87,7 @@ def shrink(law: Law, subject: Subject, axis: int, case: Case, trial: Trial) -> t
             if _key(candidate) in seen or cost(candidate) >= cost(case):
                 continue
             seen.add(_key(candidate))
-            if not law.domain(candidate):
+            if not law.domain(candidate) or (must_teach and not law.teaches(candidate)):
                 continue
             if left == 0:
                 return case, trial

@@ -49,7 +49,7 @@ def plot_attention_scaling(result: AttentionScaling, *, figure: Any = None) -> A
         (panels[1], result.scaled, f"scaled by 1 / sqrt({result.features})"),
     ):
         draw_saturation(one, row)
-        row[0].set_title(f"p {name}")
+        row[0].set_title(f"weights p {name}")
         row[1].set_title(f"p (1 - p) {name}")
         row[1].set_ylabel("")
     for panel in panels[0]:
@@ -80,5 +80,5 @@ def draw_saturation(result: Saturation, panels: Any) -> None:
         ax.yaxis.set_major_formatter("{x:g}")
         ax.yaxis.set_minor_formatter("")  # which labels an axis of few entries as 2 x 10^0
         ax.set_xlabel(name)
-        ax.set_ylabel("entries")
+        ax.set_ylabel("number of entries")
         ax.grid(False, axis="x")

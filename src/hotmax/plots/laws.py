@@ -29,10 +29,11 @@ def plot_laws(result: Comparison, *, ax: Any = None) -> Any:
         if where:
             ax.plot(*zip(*where, strict=True), marker, color=colour, markersize=7, label=word)
     ax.set_xticks(range(len(result.cards)), list(result.cards), rotation=30, ha="left")
-    ax.set_yticks(range(len(laws)), [f"{r[0].law.name} {r[0].law.number:2d}" for r in laws])
+    ax.set_yticks(range(len(laws)), [f"{r[0].law.number}: {r[0].law.name}" for r in laws])
     ax.set_xlim(-0.5, len(result.cards) - 0.5)
     ax.set_ylim(len(laws) - 0.4, -0.6)
     ax.xaxis.tick_top()
+    ax.set_title("Which laws hold for whose softmax")
     ax.tick_params(length=0)
     ax.grid(False, axis="x")
     ax.spines[:].set_visible(False)

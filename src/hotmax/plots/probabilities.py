@@ -95,7 +95,7 @@ def plot_probabilities(result: Probabilities, *, ax: Any = None) -> Any:
     ax.set_xlim(-0.6, p.size - 0.4)
     ax.set_xlabel("class")
     ax.set_ylabel("probability")
-    ax.set_title(f"softmax at T = {result.temperature:g}")
+    ax.set_title(f"Probabilities at T = {result.temperature:g}")
     ax.grid(False, axis="x")
     return ax
 
@@ -164,6 +164,7 @@ def plot_shift_and_scale(result: ShiftAndScale, *, figure: Any = None) -> Any:
         panel.set_xlabel("class")
         panel.grid(False, axis="x")
     panels[0].set_ylabel("probability")
+    figure.suptitle("A shift changes nothing, a scale does")
     return figure
 
 
@@ -264,7 +265,7 @@ def plot_sweep(result: Sweep, *, figure: Any = None) -> Any:
     few = int(inner.sum()) <= 15
     for c, i in rank.items():
         color, marker = COLORS[i], MARKERS[i]
-        label = f"{shortened(result.class_names[c], 12)}: {result.logits[c]:g}"
+        label = f"{shortened(result.class_names[c], 12)} ({result.logits[c]:g})"
         upper.plot(
             t[inner], p[inner, c], color=color, linestyle=dashes[c], label=label,
             marker=marker if few else "", markersize=3,
@@ -296,7 +297,8 @@ def plot_sweep(result: Sweep, *, figure: Any = None) -> Any:
     upper.tick_params(labelbottom=False)
     upper.set_ylim(-0.02, 1.02)
     upper.set_ylabel("probability")
-    upper.legend(title="class: logit", title_fontsize=8, loc="upper right", labelspacing=0.25,
+    upper.set_title("The same logits at every temperature")
+    upper.legend(title="class (logit)", title_fontsize=8, loc="upper right", labelspacing=0.25,
                  bbox_to_anchor=(0.9 if has[1] else 1.0, 1.0))  # fmt: skip
     lower.set_ylim(0, max(1.1 * float(np.log(max(result.logits.size, 2))), 0.1))
     lower.axhline(np.log(result.logits.size), color=MUTED, linewidth=0.8, dashes=(4, 3))
@@ -355,7 +357,7 @@ def plot_contour(result: Contour, *, ax: Any = None) -> Any:
     ax.grid(False)
     ax.set_xlabel("logit of class 0")
     ax.set_ylabel("logit of class 1")
-    ax.set_title(f"p of class 1 at T = {result.temperature:g}")
+    ax.set_title(f"Probability of class 1 at T = {result.temperature:g}")
     bar = ax.figure.colorbar(filled, ax=ax, fraction=0.05, ticks=[0, 0.25, 0.5, 0.75, 1])
     bar.outline.set_visible(False)
     percent_ticks(bar.ax.yaxis)

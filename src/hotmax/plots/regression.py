@@ -30,13 +30,15 @@ def plot_coefficients(result: RegressionSummary, *, ax: Any = None, intercept: b
         reach = np.stack([middle - result.low[number, shown], result.high[number, shown] - middle])
         off = ((len(result.classes) - 1) / 2 - number) * gap
         style = {"fmt": "o", "markersize": 3.5, "linewidth": 1.2, "color": COLORS[number % 6]}
-        ax.errorbar(middle, positions + off, xerr=reach, label=str(result.classes[number]), **style)
+        ax.errorbar(
+            middle, positions + off, xerr=reach, label=f"class {result.classes[number]}", **style
+        )
     ax.axvline(0.0, color=MUTED, linewidth=1, zorder=0)
     ax.set_yticks(positions, [result.names[i] for i in shown])
     ax.set_ylim(-0.6, len(shown) - 0.4)
     ax.set_xlabel(f"coefficient, with its {result.level:.0%} interval")
-    against = "the mean of all classes" if result.base is None else str(result.base)
-    ax.set_title(f"against {against}", loc="left", fontsize=10)
+    against = "the mean of all classes" if result.base is None else f"class {result.base}"
+    ax.set_title(f"Coefficients against {against}", loc="left", fontsize=10)
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
     ax.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -33,6 +33,8 @@ STYLE: Mapping[Any, Any] = MappingProxyType(
         "axes.titlesize": 9,
         "axes.titleweight": "bold",
         "axes.titlelocation": "left",
+        "figure.titlesize": 9,
+        "figure.titleweight": "bold",
         "axes.labelsize": 9,
         "axes.labelcolor": INK,
         "axes.edgecolor": MUTED,

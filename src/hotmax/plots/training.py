@@ -87,7 +87,7 @@ def plot_jacobian(result: JacobianMap, *, ax: Any = None) -> Any:
     image = draw_matrix(ax, j, max(float(np.abs(j).max()), 1e-300), result.class_names)
     ax.set_xlabel("by the logit of class")
     ax.set_ylabel("derivative of p of class")
-    ax.set_title(f"Jacobian at T = {result.temperature:g}")
+    ax.set_title(f"How each p responds to each logit (T = {result.temperature:g})")
     bar = ax.figure.colorbar(image, ax=ax, fraction=0.05)
     bar.outline.set_visible(False)
     return ax
@@ -142,9 +142,10 @@ def plot_hessian(result: HessianMap, *, figure: Any = None) -> Any:
     for panel, matrix, name in zip(panels, result.hessian, result.class_names, strict=True):
         image = draw_matrix(panel, matrix, size, result.class_names)
         panel.set_title(f"p of class {shortened(name, 8)}")
-        panel.set_xlabel("by the logit of")
+        panel.set_xlabel("one logit")
     for panel in panels[::columns]:
-        panel.set_ylabel("and by the logit of")
+        panel.set_ylabel("another logit")
+    figure.suptitle(f"Second derivatives of each p by two logits (T = {result.temperature:g})")
     bar = figure.colorbar(image, ax=list(panels), fraction=0.05)
     bar.outline.set_visible(False)
     return figure
@@ -265,6 +266,7 @@ def plot_slope(result: Slope, *, ax: Any = None) -> Any:
     ax.set_ylim(0, 0.29)
     ax.set_xlabel("p")
     ax.set_ylabel("derivative by its own logit, p (1 - p)")
+    ax.set_title("A sure softmax passes no gradient on")
     return ax
 
 
@@ -324,7 +326,8 @@ def plot_loss_gradients(result: LossGradients, *, ax: Any = None) -> Any:
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1.05)
     ax.set_xlabel("p of the right class")
-    ax.set_ylabel("pull on its logit")
+    ax.set_ylabel("pull: -(derivative by its logit)")
+    ax.set_title("How hard each loss pulls at the right logit")
     ax.legend(loc="upper right")
     return ax
 
@@ -382,15 +385,16 @@ def plot_smoothing(result: Smoothing, *, ax: Any = None) -> Any:
     ax = axes_of(ax)
     for i, (s, losses) in enumerate(zip(result.amounts, result.losses, strict=True)):
         color = COLORS[i % len(COLORS)]
-        label = f"smoothing {s:g}" if s else "none"
+        label = f"smoothing {s:g}" if s else "no smoothing"
         ax.plot(result.margin, losses, color=color, linestyle=DASHES[i % len(DASHES)], label=label)
         if result.minima[i] < result.margin[-1]:
             at = float(np.interp(result.minima[i], result.margin, losses))
             ax.plot(result.minima[i], at, "o", color=color)
-    ax.plot([], [], "o", color=MUTED, label="least")
+    ax.plot([], [], "o", color=MUTED, label="minimum")
     ax.set_xlim(result.margin[0], result.margin[-1])
     ax.set_ylim(0, None)
     ax.set_xlabel(f"right logit above the other {result.num_classes - 1}")
     ax.set_ylabel("cross entropy, nats")
+    ax.set_title("With label smoothing, more certainty costs in the end")
     ax.legend(loc="upper right")
     return ax
