@@ -37,9 +37,12 @@ class Ran(NamedTuple):
     calls: list[tuple[str, tuple[Any, ...], dict[str, Any], Any]]
 
 
-def run(source: str, pattern: re.Pattern[str] = CELL) -> str:
-    """Run all code of a page in one namespace, as a notebook does; what it prints."""
-    printed, names = io.StringIO(), {"__name__": "__page__"}
+def run(source: str, pattern: re.Pattern[str] = CELL, **given: Any) -> str:
+    """Run all code of a page in one namespace, as a notebook does; what it prints.
+
+    `given` are names that the page takes for granted.
+    """
+    printed, names = io.StringIO(), {"__name__": "__page__", **given}
     _run(source, pattern, printed, names)
     return printed.getvalue()
 
