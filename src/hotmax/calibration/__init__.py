@@ -21,6 +21,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hotmax.calibration import conformal
+from hotmax.calibration.acceptance import (
+    Abstention,
+    Acceptance,
+    AcceptanceEvaluation,
+    abstention,
+    acceptance,
+    load_acceptance,
+)
+from hotmax.calibration.decisions import Decisions, decide
 from hotmax.calibration.decomposition import Decomposition, decompose
 from hotmax.calibration.estimate import Estimate
 from hotmax.calibration.evaluation import Evaluation, EvaluationState, evaluate
@@ -48,8 +57,12 @@ if TYPE_CHECKING:
     from hotmax.calibration.selection import Selection, select
 
 __all__ = [
+    "Abstention",
+    "Acceptance",
+    "AcceptanceEvaluation",
     "CalibratedClassifier",
     "Calibrator",
+    "Decisions",
     "Decomposition",
     "Estimate",
     "Evaluation",
@@ -59,17 +72,21 @@ __all__ = [
     "Selection",
     "TemperatureFit",
     "TemperatureScaling",
+    "abstention",
+    "acceptance",
     "accuracy",
     "aurc",
     "brier",
     "calibrate",
     "conformal",
+    "decide",
     "decompose",
     "ece",
     "evaluate",
     "fit_temperature",
     "ks",
     "load",
+    "load_acceptance",
     "nll",
     "reliability",
     "risk_coverage",

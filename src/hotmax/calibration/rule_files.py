@@ -1,4 +1,4 @@
-"""Files of fitted rules, such as prediction sets: JSON, checked against a schema when it is read."""
+"""Files of fitted rules, such as prediction sets: JSON that is checked against a schema."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class Field:
 
     kind: type
     among: tuple[Any, ...] = ()
+    unknown: bool = False  # whether nan is a value
 
     def checked(self, name: str, value: object) -> Any:
         """The value as it was before it was written; a ValueError if it cannot be one."""
@@ -30,9 +31,10 @@ class Field:
                 raise damaged(name, value)
             return [Field(float, self.among).checked(name, one) for one in value]
         if self.kind is float:
-            value = {"inf": math.inf, "-inf": -math.inf}.get(value, value) if (
-                type(value) is str
-            ) else value  # fmt: skip
+            if self.unknown and value == "nan":
+                return math.nan
+            if value in ("inf", "-inf"):
+                value = float(value)  # type: ignore[arg-type]
             if type(value) not in (int, float):
                 raise damaged(name, value)
             value = float(value)  # type: ignore[arg-type]

@@ -47,6 +47,7 @@ from hotmax.plots.attention import (
     plot_saturation,
 )
 from hotmax.plots.calibration import (
+    plot_abstention,
     plot_calibration,
     plot_confidence,
     plot_conformal,
@@ -121,6 +122,7 @@ __all__ = [
     "hessian_map",
     "jacobian_map",
     "loss_gradients",
+    "plot_abstention",
     "plot_attention_scaling",
     "plot_beams",
     "plot_calibration",

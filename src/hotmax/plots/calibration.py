@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hotmax.calibration.conformal import ConformalEvaluation
+from hotmax.calibration.acceptance import Abstention
 from hotmax.calibration.decomposition import Decomposition
 from hotmax.calibration.reliability import Reliability, RiskCoverage
+from hotmax.calibration.set_coverage import ConformalEvaluation
 from hotmax.calibration.temperature_fit import TemperatureFit
 from hotmax.plots.style import (
     BLUE,
@@ -231,4 +232,29 @@ def plot_conformal(result: ConformalEvaluation, *, ax: Any = None) -> Any:
     ax.set_title(f"{result.coverage:.1%} of the sets hold the label")
     ax.grid(False, axis="x")
     ax.legend()
+    return ax
+
+
+@styled
+def plot_abstention(result: Abstention, *, ax: Any = None) -> Any:
+    """The share handed to a person against the error among accepted predictions."""
+    ax = axes_of(ax)
+    ax.plot(result.errors, result.handed, "o-", color=BLUE, markersize=4, label="on these rows")
+    sure = f"with a guarantee of {1 - result.level:.0%}"
+    ax.plot(result.errors, result.guaranteed, "D--", color=VERMILION, markersize=4, label=sure)
+    if result.error_of_all > 0.0:
+        ax.axvline(result.error_of_all, color=MUTED, linewidth=1, dashes=(4, 3))
+        ax.annotate(
+            " all accepted", (result.error_of_all, 1.0), color=MUTED, va="top", fontsize="small",
+            xycoords=("data", "axes fraction"),
+        )  # fmt: skip
+    ax.set_xscale("log")
+    ax.minorticks_off()
+    shown = [t for t in (0.001, 0.003, 0.01, 0.03, 0.1, 0.3) if t >= 0.9 * result.errors.min()]
+    ax.set_xticks(shown, [f"{100 * t:g} %" for t in shown])
+    ax.set_ylim(-0.02, 1.05)
+    percent_ticks(ax.yaxis)
+    ax.set_xlabel("error among accepted predictions")
+    ax.set_ylabel("share handed to a person")
+    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.1)
     return ax
