@@ -29,6 +29,8 @@ from hotmax.calibration.acceptance import (
     acceptance,
     load_acceptance,
 )
+from hotmax.calibration.by_group import GroupCalibration, by_group
+from hotmax.calibration.comparison import Comparison, ComparisonState, compare
 from hotmax.calibration.decisions import Decisions, decide
 from hotmax.calibration.decomposition import Decomposition, decompose
 from hotmax.calibration.estimate import Estimate
@@ -62,11 +64,14 @@ __all__ = [
     "AcceptanceEvaluation",
     "CalibratedClassifier",
     "Calibrator",
+    "Comparison",
+    "ComparisonState",
     "Decisions",
     "Decomposition",
     "Estimate",
     "Evaluation",
     "EvaluationState",
+    "GroupCalibration",
     "Reliability",
     "RiskCoverage",
     "Selection",
@@ -77,7 +82,9 @@ __all__ = [
     "accuracy",
     "aurc",
     "brier",
+    "by_group",
     "calibrate",
+    "compare",
     "conformal",
     "decide",
     "decompose",

@@ -66,7 +66,7 @@ def decide(
     input: str = "probabilities",
     temperature: object = 1.0,
 ) -> Decisions:
-    """The decision of least expected cost for each row, and that cost: min over d of sum_k p_k C_kd.
+    """The decision of least expected cost for each row, and it: min over d of sum_k p_k C_kd.
 
     Args:
         probabilities: (..., classes), calibrated; with input="logits", logits.

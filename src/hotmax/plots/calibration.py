@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hotmax.calibration.acceptance import Abstention
+from hotmax.calibration.by_group import GroupCalibration
+from hotmax.calibration.comparison import Comparison
 from hotmax.calibration.decomposition import Decomposition
 from hotmax.calibration.reliability import Reliability, RiskCoverage
 from hotmax.calibration.set_coverage import ConformalEvaluation
@@ -257,4 +259,50 @@ def plot_abstention(result: Abstention, *, ax: Any = None) -> Any:
     ax.set_xlabel("error among accepted predictions")
     ax.set_ylabel("share handed to a person")
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.1)
+    return ax
+
+
+@styled
+def plot_groups(result: GroupCalibration, *, ax: Any = None) -> Any:
+    """What is said and what is right in each group; filled marks are not calibrated."""
+    groups = result.groups
+    ax = axes_of(ax, 4.4, 0.28 * len(groups) + 1.0)
+    for place, one in enumerate(groups):
+        right, (low, high) = one.accuracy.value, one.accuracy.interval
+        said = one.confidence
+        wrong = one.adjusted <= result.level
+        ax.plot([right, said], [place, place], color=MUTED, linewidth=2.5, alpha=0.4)
+        ax.plot([low, high], [place, place], color=BLUE, linewidth=1)
+        ax.plot(right, place, "o", color=BLUE, markersize=5, label="" if place else "is right")
+        fill = VERMILION if wrong else "none"
+        ax.plot(
+            said, place, "D", color=VERMILION, markerfacecolor=fill, label="" if place else "says"
+        )
+    ax.set_yticks(range(len(groups)), [one.name for one in groups])
+    ax.set_ylim(len(groups) - 0.5, -0.5)
+    ax.set_xlabel("confidence (filled: not calibrated), share right (95 %)")
+    ax.grid(False, axis="y")
+    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.1)
+    percent_ticks(ax.xaxis)
+    return ax
+
+
+@styled
+def plot_comparison(result: Comparison, *, ax: Any = None) -> Any:
+    """The paired differences b - a, with their 95 % intervals."""
+    names = ("nll", "brier", "accuracy", "ece")
+    ax = axes_of(ax, 4.4, 2.2)
+    for place, name in enumerate(names):
+        change = getattr(result, name)
+        low, high = change.interval
+        sure = not low <= 0.0 <= high
+        ax.errorbar(
+            change.value, place, xerr=[[change.value - low], [high - change.value]],
+            fmt="D" if sure else "o", color=VERMILION if sure else BLUE, markersize=5,
+        )  # fmt: skip
+    ax.axvline(0.0, color=MUTED, linewidth=1, dashes=(4, 3))
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.set_xlabel("b - a (95 %): lower is better but for accuracy")
+    ax.grid(False, axis="y")
     return ax
