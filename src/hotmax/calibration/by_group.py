@@ -98,7 +98,8 @@ class GroupCalibration:
             )
         lines.append(
             f"{len(self.found)} of {len(self.groups)} groups are not calibrated; p-values are "
-            f"Holm's: if all groups are calibrated, one is found in {self.level:.0%} of samples at most"
+            f"Holm's: if all groups are calibrated, one is found in {self.level:.0%} of samples at "
+            "most"
         )
         return "\n".join(lines)
 

@@ -54,8 +54,8 @@ class Comparison:
                 f"{low:+.5f} to {high:+.5f}{sure}"
             )
         lines.append(
-            f"{self.rows} rows; both predict the same class in {self.agreement:.1%}; * the interval "
-            "excludes 0"
+            f"{self.rows} rows; both predict the same class in {self.agreement:.1%}; * the "
+            "interval excludes 0"
         )
         return "\n".join(lines)
 
@@ -172,15 +172,15 @@ class ComparisonState:
             influence += sign * np.sign(total)[bins[:, model]] * excess[:, model]
         change = errors[1] - errors[0]
         variance = float((count * (influence - change) ** 2).sum()) / self.rows
-        noise = self.sign_noise(count, bins, excess)
-        width = NORMAL * np.sqrt(variance / self.rows) + noise
-        return Estimate(change, (change - width, change + width)), errors[0], errors[1]
+        width = float(NORMAL * np.sqrt(variance / self.rows))
+        first, second = self.sign_noise(count, bins, excess)
+        ends = change - width - second, change + width + first
+        return Estimate(change, ends), errors[0], errors[1]
 
-    def sign_noise(self, count: Array, bins: Array, excess: Array) -> float:
-        """How far noise may have pushed the ECEs apart: bins whose gap may have either sign.
+    def sign_noise(self, count: Array, bins: Array, excess: Array) -> list[float]:
+        """How far noise may have pushed the ECE of each up: bins whose gap may have either sign.
 
-        The mean of abs(gap) exceeds the abs of the mean by sqrt(2 / pi) standard errors at most,
-        for each bin and model; those of both are alike, and what is left is their difference.
+        The mean of abs(gap) exceeds the abs of the mean by sqrt(2 / pi) standard errors at most.
         """
         pushed = []
         for model in (0, 1):
@@ -189,8 +189,9 @@ class ComparisonState:
             error = np.sqrt(square)
             with np.errstate(invalid="ignore", divide="ignore"):
                 ratio = np.where(error > 0, np.abs(total) / error, 9.0)
-            pushed.append((np.sqrt(2 / np.pi) * error * np.exp(-(ratio**2) / 2)).sum() / self.rows)
-        return abs(float(pushed[1] - pushed[0]))
+            excesses = np.sqrt(2 / np.pi) * error * np.exp(-(ratio**2) / 2)
+            pushed.append(float(excesses.sum() / self.rows))
+        return pushed
 
 
 def measured(rows: Scores) -> tuple[Array, Array, Array]:
@@ -251,7 +252,8 @@ def compare(
     """Two models or calibrators on the same rows: b - a of nll, Brier score, accuracy and ECE.
 
     Differences are taken row by row, so that what both find hard cancels. Means have intervals of
-    1.96 standard errors; so has the ECE, widened by how far noise may have pushed both apart.
+    1.96 standard errors; so has the ECE, widened by
+    how far noise may have pushed each of the two up.
 
     Args:
         a, b: Logits, or probabilities, of the same rows; or two Sources, read in blocks.
