@@ -113,7 +113,7 @@ def decide(
     if common.json:
         data: dict[str, Any] = {"source": found.name, "out": None if out is None else str(out)}
         if matrix is not None:
-            data |= {name: value for name, value in arrays.items()}
+            data |= arrays
         elif fitted is not None:
             data |= {"accepted": float(accepted.mean()), "rows": int(accepted.size)}
         else:
