@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import reference_calibration as reference
 
 from hotmax.calibration import conformal
+from hotmax.calibration.examples import Examples
 
 METHODS = ["lac", "aps", "raps"]
 
@@ -19,29 +21,135 @@ def sample(rows, classes=6, seed=0, temperature=2.0):
     return z, (z / temperature + rng.gumbel(size=z.shape)).argmax(1)
 
 
-def score(p, k, method, penalty, free):
+def score(p, k, method, penalty, free, share, allow_empty):
     """By the definitions, for one class of one row without ties."""
+    if not allow_empty and k == max(range(len(p)), key=lambda c: p[c]):
+        return 0.0
     if method == "lac":
         return 1 - p[k]
-    likelier = [v for v in p if v >= p[k]]
-    extra = penalty * max(len(likelier) - free, 0) if method == "raps" else 0.0
-    return sum(likelier) + extra
+    likelier = [v for v in p if v > p[k]]
+    extra = penalty * max(len(likelier) + 1 - free, 0) if method == "raps" else 0.0
+    return sum(likelier) + share * p[k] + extra
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("coverage", [0.5, 0.9, 0.95])
-def test_the_definition(method, coverage):
+@pytest.mark.parametrize("randomize", [False, True])
+@pytest.mark.parametrize("allow_empty", [False, True])
+def test_the_definition(method, coverage, randomize, allow_empty):
     z, labels = sample(99)
-    fitted = conformal.fit(z, labels, coverage=coverage, method=method, penalty=0.1, free=2)
+    choices = {"randomize": randomize, "allow_empty": allow_empty, "seed": 5}
+    fitted = conformal.fit(
+        z, labels, coverage=coverage, method=method, penalty=0.1, free=2, **choices
+    )
+    shares = shares_of(z, 5) if randomize else np.zeros(99)
     p = reference.softmax(z)
-    scores = sorted(score(p[i], labels[i], method, 0.1, 2) for i in range(99))
+    rest = method, 0.1, 2
+    scores = sorted(score(p[i], labels[i], *rest, shares[i], allow_empty) for i in range(99))
     assert fitted.threshold == pytest.approx(
         scores[math.ceil(100 * coverage - 1e-9) - 1], rel=1e-12
     )
     new, _ = sample(40, seed=1)
     q = reference.softmax(new)
-    want = [[score(row, k, method, 0.1, 2) <= fitted.threshold for k in range(6)] for row in q]
+    shares = shares_of(new, 5) if randomize else np.zeros(40)
+    want = [
+        [score(row, k, *rest, u, allow_empty) <= fitted.threshold for k in range(6)]
+        for row, u in zip(q, shares, strict=True)
+    ]
     np.testing.assert_array_equal(fitted.sets(new), want)
+
+
+def shares_of(z, seed):
+    nothing = np.empty(0, np.int64), np.empty((1, 0)), np.ones(1)
+    return conformal.random_shares(Examples(z, None, *nothing, False), seed)
+
+
+def test_shares_are_uniform_and_belong_to_the_row():
+    z, _ = sample(20_000)
+    u = np.sort(shares_of(z, 0))
+    assert np.abs(u - (np.arange(20_000) + 0.5) / 20_000).max() < 1.63 / math.sqrt(20_000)
+    turned = shares_of(z[::-1], 0)[::-1]
+    np.testing.assert_array_equal(turned, shares_of(z, 0))
+    assert abs(np.corrcoef(shares_of(z, 0), shares_of(z, 1))[0, 1]) < 0.03
+    near = z.copy()
+    near[:, 0] = np.nextafter(near[:, 0], np.inf)
+    assert abs(np.corrcoef(shares_of(z, 0), shares_of(near, 0))[0, 1]) < 0.03
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_row_has_the_same_set_in_any_batch(method):
+    z, labels = sample(300)
+    fitted = conformal.fit(z[:200], labels[:200], method=method)
+    whole = fitted.sets(z)
+    one_by_one = np.concatenate([fitted.sets(z[i : i + 1]) for i in range(300)])
+    np.testing.assert_array_equal(whole, one_by_one)
+    single = fitted.sets(z.astype(np.float32)), fitted.sets(z.astype(np.float32).astype(float))
+    np.testing.assert_array_equal(*single)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("randomize", [False, True])
+def test_no_set_is_empty_unless_asked(method, randomize):
+    z, labels = sample(3000)
+    options = {"method": method, "randomize": randomize, "coverage": 0.5}
+    assert conformal.fit(z, labels, **options).sets(z).any(1).all()
+    empty = conformal.fit(z, labels, allow_empty=True, **options).sets(z)
+    assert empty.any(1).all() == (not randomize and method != "lac")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_class_conditional_coverage(method):
+    """Each class is covered: the mean over fits, within three standard errors."""
+    held = []
+    for seed in range(60):
+        z, labels = sample(1500, classes=3, seed=seed)
+        z[:, 0] += 1.5  # too sure of class 0: a single threshold covers it too often
+        fitted = conformal.fit(z[:500], labels[:500], method=method, class_conditional=True)
+        result = fitted.evaluate(z[500:], labels[500:])
+        held.append([group.coverage.value for group in result.by_class])
+    mean, error = np.mean(held, 0), np.std(held, 0) / math.sqrt(60)
+    assert (mean >= 0.9 - 3 * error).all()
+    assert fitted.class_conditional
+    assert "each class" in str(fitted)
+
+
+def test_groups_add_up():
+    z, labels = sample(600)
+    result = conformal.fit(z[:300], labels[:300], method="aps").evaluate(z[300:], labels[300:])
+    inside = conformal.fit(z[:300], labels[:300], method="aps").sets(z[300:])
+    y = labels[300:]
+    held = inside[np.arange(300), y]
+    for groups in (result.by_confidence, result.by_size, result.by_class):
+        assert sum(group.rows for group in groups) == 300
+        total = sum(group.rows * group.coverage.value for group in groups)
+        assert total / 300 == pytest.approx(result.coverage)
+    for group in result.by_class:
+        assert group.coverage.value == held[y == int(group.name)].mean()
+    assert result.by_size[0].coverage.value == held[inside.sum(1) == 1].mean()
+    assert "confidence 99.9 to 100 %" in result.table()
+
+
+@pytest.mark.parametrize("each", [False, True])
+def test_files(tmp_path, each):
+    z, labels = sample(60)
+    fitted = conformal.fit(z, labels, method="raps", class_conditional=each, coverage=0.97)
+    path = tmp_path / "sets.json"
+    fitted.save(path)
+    assert conformal.load(path) == fitted
+    with pytest.raises(FileExistsError):
+        fitted.save(path)
+    good = json.loads(path.read_text())
+    for name, value in [
+        ("method", "lace"), ("coverage", 1.5), ("coverage", "a"), ("num_classes", 0), ("free", -1),
+        ("randomize", 1), ("thresholds", [1.0]), ("thresholds", 3), ("seed", 0.5), ("version", 2),
+        ("format", "x"), ("rows", True), ("threshold", None), ("more", 1), ("coverage", {}),
+    ]:  # fmt: skip
+        path.write_text(json.dumps({**good, name: value}))
+        with pytest.raises(ValueError, match=r"sets\.json"):
+            conformal.load(path)
+    path.write_text("{")
+    with pytest.raises(ValueError, match="not JSON"):
+        conformal.load(path)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -75,9 +183,9 @@ def test_absent_classes_are_in_no_set():
 
 def test_temperature_probabilities_and_ignored_rows():
     z, labels = sample(80)
-    fitted = conformal.fit(z, labels, method="aps", temperature=2.0)
+    fitted = conformal.fit(z, labels, method="aps", temperature=2.0, randomize=False)
     p = reference.softmax(z, 2.0)
-    other = conformal.fit(p, labels, method="aps", input="probabilities")
+    other = conformal.fit(p, labels, method="aps", input="probabilities", randomize=False)
     assert other.threshold == pytest.approx(fitted.threshold, rel=1e-12)
     marked = np.where(np.arange(80) < 60, labels, -1)
     padded = np.where(marked[:, None] < 0, np.nan, z)
@@ -98,8 +206,8 @@ def test_repeats_are_weights(method, coverage):
 
 def test_of_equal_classes_the_first_is_likelier():
     z, labels = np.zeros((99, 4)), np.arange(99) % 2
-    fitted = conformal.fit(z, labels, coverage=0.9, method="aps")
-    assert fitted.threshold == pytest.approx(0.5)
+    fitted = conformal.fit(z, labels, coverage=0.9, method="aps", randomize=False)
+    assert fitted.threshold == pytest.approx(0.25)
     assert fitted.sets(z[:1]).tolist() == [[True, True, False, False]]
 
 

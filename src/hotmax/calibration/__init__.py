@@ -21,6 +21,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hotmax.calibration import conformal
+from hotmax.calibration.acceptance import (
+    Abstention,
+    Acceptance,
+    AcceptanceEvaluation,
+    abstention,
+    acceptance,
+    load_acceptance,
+)
+from hotmax.calibration.by_group import GroupCalibration, by_group
+from hotmax.calibration.comparison import Comparison, ComparisonState, compare
+from hotmax.calibration.decisions import Decisions, decide
 from hotmax.calibration.decomposition import Decomposition, decompose
 from hotmax.calibration.estimate import Estimate
 from hotmax.calibration.evaluation import Evaluation, EvaluationState, evaluate
@@ -48,28 +59,41 @@ if TYPE_CHECKING:
     from hotmax.calibration.selection import Selection, select
 
 __all__ = [
+    "Abstention",
+    "Acceptance",
+    "AcceptanceEvaluation",
     "CalibratedClassifier",
     "Calibrator",
+    "Comparison",
+    "ComparisonState",
+    "Decisions",
     "Decomposition",
     "Estimate",
     "Evaluation",
     "EvaluationState",
+    "GroupCalibration",
     "Reliability",
     "RiskCoverage",
     "Selection",
     "TemperatureFit",
     "TemperatureScaling",
+    "abstention",
+    "acceptance",
     "accuracy",
     "aurc",
     "brier",
+    "by_group",
     "calibrate",
+    "compare",
     "conformal",
+    "decide",
     "decompose",
     "ece",
     "evaluate",
     "fit_temperature",
     "ks",
     "load",
+    "load_acceptance",
     "nll",
     "reliability",
     "risk_coverage",

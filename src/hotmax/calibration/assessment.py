@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hotmax.calibration import conformal
+from hotmax.calibration.acceptance import TARGETS, Abstention, risk_sums
 from hotmax.calibration.binning import BINS
+from hotmax.calibration.chance import LEVEL
 from hotmax.calibration.estimate import NORMAL, Estimate
 from hotmax.calibration.examples import Examples
 from hotmax.calibration.families import FAMILIES, logits_of
@@ -30,6 +32,7 @@ from hotmax.calibration.request import MOST_SCORED
 from hotmax.calibration.reservoir import MOST_ROWS, Reservoir
 from hotmax.calibration.row_parts import RowParts, Split, parts_of_examples
 from hotmax.calibration.score_sums import HITS, ROWS, SURE, Method, ScoreMethods, ScoreSums
+from hotmax.calibration.set_coverage import ConformalEvaluation
 from hotmax.calibration.shape import Shape, ShapeOf, sample_size, shape_from
 from hotmax.calibration.temperature import MOST_IN_MEMORY, PassFit, curve_of, fit_rows
 from hotmax.calibration.temperature_fit import TemperatureFit
@@ -120,6 +123,8 @@ class Assessment:
         risk: The risk-coverage curve before calibration.
         sets: Conformal sets.
         set_rows: (rows of their fit, rows of their score).
+        set_coverage: The randomised sets "aps" at 90 %, by confidence, size and class.
+        abstention: The share to hand to a person at each error rate, from these scoring rows.
     """
 
     fit_rows: int
@@ -133,6 +138,8 @@ class Assessment:
     risk: RiskCoverage
     sets: tuple[SetScore, ...]
     set_rows: tuple[int, int]
+    set_coverage: ConformalEvaluation
+    abstention: Abstention
 
     @property
     def before(self) -> MethodScore:
@@ -190,13 +197,19 @@ def class_scores(sums: ScoreSums) -> tuple[ClassScore, ...]:
     return tuple(found)
 
 
-def set_scores(fitting: Examples, scoring: Examples) -> tuple[SetScore, ...]:
+def set_scores(
+    fitting: Examples, scoring: Examples
+) -> tuple[tuple[SetScore, ...], ConformalEvaluation]:
+    """The scores, and what "aps" at the first coverage gives by group."""
     (z, y), (test, truth) = ((logits_of(part), part.labels) for part in (fitting, scoring))
     found = []
-    for method in ("lac", "aps"):
+    detail = None
+    for method in conformal.METHODS:
         for coverage in COVERAGES:
             fitted = conformal.fit(z, y, coverage=coverage, method=method)
             result = fitted.evaluate(test, truth)
+            if method == "aps" and coverage == COVERAGES[0]:
+                detail = result
             found.append(
                 SetScore(
                     method=method,
@@ -207,7 +220,8 @@ def set_scores(fitting: Examples, scoring: Examples) -> tuple[SetScore, ...]:
                     rows=result.rows,
                 )
             )
-    return tuple(found)
+    assert detail is not None
+    return tuple(found), detail
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,8 +234,7 @@ class FirstPass:
     scoring: Examples
 
 
-def first_pass(rows: RowParts, seed: int, tell: Callable[[str], Tell]) -> FirstPass:
-    scored = Split(seed, 0.5, rows.rows, True)
+def first_pass(rows: RowParts, scored: Split, seed: int, tell: Callable[[str], Tell]) -> FirstPass:
     fitted = replace(scored, held=False)
     most = row_limit(rows.classes)
     look, sample = shape_jobs(rows, seed)
@@ -280,18 +293,23 @@ def curve_on(sample: Examples, fit: TemperatureFit) -> TemperatureFit:
     return replace(fit, curve=tuple((t, nll + shift) for t, nll in curve))
 
 
-def assess(rows: RowParts, seed: int, progress: Progress) -> tuple[Shape, Assessment]:
-    """Split, fit, score: in two passes over the rows, or three."""
+def assess(
+    rows: RowParts, seed: int, progress: Progress, first: int | None = None
+) -> tuple[Shape, Assessment]:
+    """Split, fit, score: in two passes over the rows, or three.
+
+    With `first`, the rows from there on score, and those before it fit.
+    """
     if rows.rows < 2:
         raise ValueError("labels need at least 2 rows: one half to fit on, one half to score on")
     if rows.whole is None and rows.rows * rows.classes <= MOST_IN_MEMORY:
         rows = parts_of_examples(rows.all_rows())
     progress("reading the logits", 0.0)
-    found = first_pass(rows, seed, telling(progress, 0.0, 0.4))
+    scored = Split(seed, 0.5, rows.rows, True, first=first)
+    found = first_pass(rows, scored, seed, telling(progress, 0.0, 0.4))
     sample = found.fitting
     fit = curve_on(sample, found.fit)
     tried, left_out = candidates(rows.classes)
-    scored = Split(seed, 0.5, rows.rows, True)
     methods = [Method(UNCALIBRATED, 1.0), Method("temperature", fit.temperature)]
     for number, method in enumerate(tried):
         progress(f"fitting {method}", 0.4 + 0.2 * number / len(tried))
@@ -316,6 +334,7 @@ def assess(rows: RowParts, seed: int, progress: Progress) -> tuple[Shape, Assess
         for number, (method, count) in enumerate(zip(methods, counts, strict=True))
     ]
     progress("prediction sets", 0.95)
+    sets, detail = set_scores(found.fitting, found.scoring)
     cells = sums.cells[0].values()
     groups = cells[cells[:, 0] > 0]
     return found.shape, Assessment(
@@ -328,6 +347,10 @@ def assess(rows: RowParts, seed: int, progress: Progress) -> tuple[Shape, Assess
         left_out=tuple(left_out),
         worst_classes=class_scores(sums),
         risk=RiskCoverage(*groups_risk(groups), groups_aurc(groups)),
-        sets=set_scores(found.fitting, found.scoring),
+        sets=sets,
         set_rows=(found.fitting.rows, found.scoring.rows),
+        set_coverage=detail,
+        abstention=risk_sums(parts_of_examples(found.scoring), 1.0, seed).curve(
+            np.array(TARGETS), LEVEL
+        ),
     )

@@ -41,7 +41,9 @@ class CalibrationTest:
     level: float = LEVEL
 
 
-def calibration_test(cells: Array, rng: np.random.Generator) -> CalibrationTest:
+def calibration_test(
+    cells: Array, rng: np.random.Generator, samples: int = SAMPLES
+) -> CalibrationTest:
     """Test sums of cells of confidence of equal width, whose number is a multiple of BINS.
 
     Rows of one cell count as having its mean confidence. With 32 cells in each bin that changes
@@ -50,9 +52,9 @@ def calibration_test(cells: Array, rng: np.random.Generator) -> CalibrationTest:
     full = np.flatnonzero(cells[:, ROWS] > 0)
     count, said = cells[full, ROWS].astype(np.int64), cells[full, CONFIDENCE]
     total = int(count.sum())
-    hits = np.empty((SAMPLES + 1, full.size))
+    hits = np.empty((samples + 1, full.size))
     hits[0] = cells[full, CORRECT]  # those that came, then those that are drawn
-    hits[1:] = rng.binomial(count, np.clip(said / count, 0.0, 1.0), (SAMPLES, full.size))
+    hits[1:] = rng.binomial(count, np.clip(said / count, 0.0, 1.0), (samples, full.size))
     starts = np.flatnonzero(np.diff(full // (len(cells) // BINS), prepend=-1))
     gaps = np.add.reduceat(said - hits, starts, axis=1) / total
     gap, ece = gaps.sum(axis=1), np.abs(gaps).sum(axis=1)

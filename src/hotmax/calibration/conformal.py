@@ -1,25 +1,31 @@
 """Conformal prediction: sets of classes that hold the true one as often as promised.
 
-Whatever the model, if the rows to come are exchangeable with those of the fit.
+Whatever the model, if the rows to come are exchangeable with those of the fit. The score of a class
+is a fixed function of its row: the random numbers of "aps" and "raps" are a hash of the row's
+logits and the seed. The promise therefore holds exactly, and a row has the same set in any batch.
 """
 
 from __future__ import annotations
 
 import html
 import math
+import os
 import sys
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from hotmax._core.arrays import Array
-from hotmax._core.checks import as_integer, as_real, as_seed
+from hotmax._core.checks import as_bool, as_integer, as_real, as_seed
 from hotmax.calibration.examples import Examples, no_rows, one_temperature, read_rows, shape_of
 from hotmax.calibration.reservoir import rows_to_fit
+from hotmax.calibration.row_hash import content_hashes
 from hotmax.calibration.row_parts import row_parts
+from hotmax.calibration.rule_files import Field, read_rule, write_rule
 from hotmax.calibration.scores import row_probabilities
+from hotmax.calibration.set_coverage import ConformalEvaluation, SetCounts, evaluation_of
 
+FORMAT = "hotmax prediction sets"
 METHODS = ("lac", "aps", "raps")
 
 
@@ -30,12 +36,17 @@ class Conformal:
     Attributes:
         method: "lac", "aps" or "raps".
         coverage: The share of rows whose set holds the label, at least.
-        threshold: Classes whose score is at most this are in the set; inf takes them all.
+        threshold: Classes whose score is at most this are in the set; inf takes them all. The
+            largest one, if each class has its own.
         num_classes: The number of classes.
         temperature: Of the logits.
         penalty, free: For "raps": what each class beyond the `free` likeliest ones adds.
         rows: The rows of the fit.
         all_rows: The rows that they were drawn from.
+        randomize: Whether "aps" and "raps" take a share of the last class at random.
+        allow_empty: Whether a set may be empty; else it holds the likeliest class.
+        thresholds: One for each class if coverage holds in each class; else empty.
+        seed: Of the random numbers.
     """
 
     method: str
@@ -47,12 +58,23 @@ class Conformal:
     free: int
     rows: int
     all_rows: int = 0
+    randomize: bool = True
+    allow_empty: bool = False
+    thresholds: tuple[float, ...] = ()
+    seed: int = 0
+
+    @property
+    def class_conditional(self) -> bool:
+        """Whether the coverage is promised for the rows of each class, and not only of all."""
+        return bool(self.thresholds)
 
     def __str__(self) -> str:
         drawn = f"{self.rows} of {self.all_rows}" if self.rows < self.all_rows else f"{self.rows}"
+        whole = f"thresholds up to {self.threshold:.6g}" if self.thresholds else ""
+        of = "the rows of each class" if self.thresholds else "all rows"
         return (
-            f"{self.method}: sets that hold the label in at least {self.coverage:g} of all rows; "
-            f"threshold {self.threshold:.6g} from {drawn} rows"
+            f"{self.method}: sets that hold the label in at least {self.coverage:g} of {of}; "
+            f"{whole or f'threshold {self.threshold:.6g}'} from {drawn} rows"
         )
 
     def _repr_html_(self) -> str:
@@ -61,7 +83,8 @@ class Conformal:
     def sets(self, logits: object, *, where: object = None, input: str = "logits") -> Array:
         """Which classes are in the set of each row: bools of shape (rows, classes).
 
-        A class that is not there (-inf, or False in `where`) is in no set.
+        A class that is not there (-inf, or False in `where`) is in no set. A row's set depends on
+        its logits alone: not on the rows around it.
         """
         x, mask = read_rows(logits, where=where, input=input, suspicious=False)
         if x.shape[1] != self.num_classes:
@@ -71,11 +94,18 @@ class Conformal:
         if np.isnan(p).any():
             row = int(np.argmax(np.isnan(p).any(1)))
             raise ValueError(f"logits: row {row} holds nan, or nothing but -inf")
-        inside = scores_of(p, self.method, self.penalty, self.free) <= self.threshold
+        limit = np.array(self.thresholds) if self.thresholds else self.threshold
+        inside = self._scores(examples, p) <= limit
         there = np.isfinite(examples.block(0, examples.rows)) | (p > 0)
         shape = (*shape_of(logits)[:-1], self.num_classes)
         result: Array = (inside & there).reshape(shape)
         return result
+
+    def _scores(self, examples: Examples, p: Array) -> Array:
+        share = None
+        if self.randomize and self.method != "lac":
+            share = random_shares(examples, self.seed)
+        return scores_of(p, self.method, self.penalty, self.free, share, self.allow_empty)
 
     def evaluate(
         self,
@@ -86,35 +116,57 @@ class Conformal:
         where: object = None,
         input: str = "logits",
     ) -> ConformalEvaluation:
-        """How often the sets hold the labels of other rows, and how large they are."""
+        """How often the sets hold the labels of other rows, and how large they are.
+
+        The coverage is also given by confidence, by size and by class.
+        """
         rows = row_parts(
             logits, labels, ignore_index=ignore_index, where=where, input=input, name="labels"
         )
         if rows.classes != self.num_classes:
             raise ValueError(f"logits must have {self.num_classes} classes, got {rows.classes}")
         found: SetCounts = rows.run(SetCountsOf(self))
-        counted = int(found.sizes.sum())
-        if not counted:
+        if not found.rows:
             raise no_rows()
-        return ConformalEvaluation(
-            promised=self.coverage,
-            coverage=found.hits / counted,
-            mean_size=float(found.sizes @ np.arange(self.num_classes + 1)) / counted,
-            sizes=found.sizes,
-            rows=counted,
+        return evaluation_of(found, self.coverage)
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the thresholds as JSON, for `load`; an existing file only with `force`."""
+        values = {name: getattr(self, name) for name in FIELDS}
+        write_rule(path, FORMAT, {**values, "thresholds": list(self.thresholds)}, force)
+
+
+FIELDS = {
+    "method": Field(str, METHODS),
+    "coverage": Field(float, (0.0, 1.0)),
+    "threshold": Field(float, (-math.inf, math.inf)),
+    "num_classes": Field(int, (1, 1 << 22)),
+    "temperature": Field(float, (-math.inf, math.inf)),
+    "penalty": Field(float, (0.0, math.inf)),
+    "free": Field(int, (0, sys.maxsize)),
+    "rows": Field(int, (1, sys.maxsize)),
+    "all_rows": Field(int, (0, sys.maxsize)),
+    "randomize": Field(bool),
+    "allow_empty": Field(bool),
+    "thresholds": Field(list, (-math.inf, math.inf)),
+    "seed": Field(int, (0, 2**64 - 1)),
+}
+
+
+def load(path: str | os.PathLike[str]) -> Conformal:
+    """Read prediction sets that `Conformal.save` has written; types and ranges are checked.
+
+    Raises:
+        ValueError: If the file holds something else or is damaged; it names the file.
+        OSError: If it is not there or may not be read.
+    """
+    values = read_rule(path, FORMAT, FIELDS)
+    thresholds = tuple(values["thresholds"])
+    if thresholds and len(thresholds) != values["num_classes"]:
+        raise ValueError(
+            f"{path} is damaged: {len(thresholds)} thresholds for {values['num_classes']} classes"
         )
-
-
-class SetCounts:
-    """How many sets hold the label, and how many have each size."""
-
-    def __init__(self, hits: int, sizes: Array) -> None:
-        self.hits, self.sizes = hits, sizes
-
-    def merge(self, other: SetCounts) -> SetCounts:
-        self.hits += other.hits
-        self.sizes = self.sizes + other.sizes
-        return self
+    return Conformal(**{**values, "thresholds": thresholds})
 
 
 @dataclass(frozen=True)
@@ -127,46 +179,14 @@ class SetCountsOf:
         hard, x = labels_of(examples), examples.x
         counted = np.flatnonzero(examples.weight_of_rows() > 0)
         part = examples.taking(counted)
+        counts = SetCounts(self.fitted.num_classes)
         if not counted.size:
-            return SetCounts(0, np.zeros(self.fitted.num_classes + 1, np.int64))
+            return counts
         kind = "probabilities" if examples.probabilities else "logits"
         inside = self.fitted.sets(x[counted], where=part.where, input=kind)
-        sizes = np.bincount(inside.sum(1), minlength=self.fitted.num_classes + 1)
-        return SetCounts(int(inside[np.arange(counted.size), hard[counted]].sum()), sizes)
-
-
-@dataclass(frozen=True, eq=False)
-class ConformalEvaluation:
-    """Coverage and size of prediction sets on rows that were not used for the fit.
-
-    Attributes:
-        promised: The coverage asked for.
-        coverage: The share of rows whose set holds the label.
-        mean_size: The mean number of classes in a set.
-        sizes: sizes[k] rows have a set of k classes.
-        rows: The number of rows.
-    """
-
-    promised: float
-    coverage: float
-    mean_size: float
-    sizes: Array
-    rows: int
-
-    def __str__(self) -> str:
-        return (
-            f"coverage {self.coverage:.2%} of {self.rows} rows (promised {self.promised:.2%}), "
-            f"{self.mean_size:.3g} classes on average"
-        )
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw how many rows have sets of which size on a matplotlib Axes, which is returned."""
-        from hotmax.plots import plot_conformal
-
-        return plot_conformal(self, ax=ax)
+        p = row_probabilities(part, self.fitted.temperature, 0, part.rows)
+        counts.add(inside, hard[counted], p.max(1))
+        return counts
 
 
 def unlabelled(x: Array, mask: Array | None, input: str) -> Examples:
@@ -180,24 +200,55 @@ def labels_of(examples: Examples) -> Array:
     return examples.labels
 
 
-def scores_of(p: Array, method: str, penalty: float, free: int) -> Array:
+def random_shares(examples: Examples, seed: int) -> Array:
+    """A number in 0..1 for each row: a hash of its logits, as float64, and of the seed."""
+    x = examples.block(0, examples.rows).astype(np.float64)
+    shares: Array = (content_hashes(seed, x) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return shares
+
+
+def scores_of(
+    p: Array,
+    method: str,
+    penalty: float,
+    free: int,
+    share: Array | None = None,
+    allow_empty: bool = False,
+) -> Array:
     """How strange each class is, given the probabilities of its row; the likeliest is least so.
 
     lac   1 - p of the class
-    aps   the sum of p over the class and all likelier ones; of equal ones the first is likelier
+    aps   the sum of p over all likelier ones, and `share` of its own; of equal ones the first is
+          likelier. A share of 0 always takes in the class in which the sum crosses the threshold.
     raps  the same, and `penalty` for each rank beyond `free`
+
+    Unless sets may be empty, the score of the likeliest is 0, which no threshold is below.
     """
     if method == "lac":
-        result: Array = 1.0 - p
-        return result
-    order = np.argsort(-p, axis=1, kind="stable")
-    ordered = np.take_along_axis(p, order, 1)
-    total = np.cumsum(ordered, axis=1)
-    if method == "raps":
-        total += penalty * np.maximum(np.arange(1, p.shape[1] + 1) - free, 0)
-    scores = np.empty_like(p)
-    np.put_along_axis(scores, order, total, 1)
+        scores: Array = 1.0 - p
+    else:
+        order = np.argsort(-p, axis=1, kind="stable")
+        ordered = np.take_along_axis(p, order, 1)
+        total = np.zeros_like(p)
+        np.cumsum(ordered[:, :-1], axis=1, out=total[:, 1:])
+        if share is not None:
+            total += share[:, None] * ordered
+        if method == "raps":
+            total += penalty * np.maximum(np.arange(1, p.shape[1] + 1) - free, 0)
+        scores = np.empty_like(p)
+        np.put_along_axis(scores, order, total, 1)
+    if not allow_empty:
+        scores[np.arange(len(p)), p.argmax(1)] = 0.0
     return scores
+
+
+def threshold_of(scores: Array, weights: Array, coverage: float) -> float:
+    """The first score at which the weight up to it is (sum of weights + 1) coverage; inf: none."""
+    order = np.argsort(scores)
+    weight = np.cumsum(weights[order])
+    total = float(weight[-1]) if weight.size else 0.0
+    at = int(np.searchsorted(weight, (total + 1) * coverage - 1e-9))
+    return math.inf if at == scores.size else float(scores[order[at]])
 
 
 def fit(
@@ -209,6 +260,9 @@ def fit(
     temperature: object = 1.0,
     penalty: float = 0.01,
     free: int = 5,
+    randomize: bool = True,
+    allow_empty: bool = False,
+    class_conditional: bool = False,
     sample_weight: object = None,
     ignore_index: int | None = None,
     where: object = None,
@@ -229,11 +283,18 @@ def fit(
             unsure; "raps", the same with a penalty on large ones.
         temperature: Of the logits.
         penalty, free: For "raps": each class beyond the `free` likeliest ones costs `penalty`.
+        randomize: For "aps" and "raps": take the class in which the sum of probabilities crosses
+            the threshold in a share of rows, drawn by a hash of the row's logits and the seed. The
+            sets are then smaller. False always takes it.
+        allow_empty: Let a set be empty where no class is below the threshold. Otherwise it holds
+            the likeliest class, and the threshold accounts for that.
+        class_conditional: Promise the coverage for the rows of each class, by a threshold for each
+            (Mondrian). A class with fewer than coverage / (1 - coverage) rows is in every set.
         sample_weight: The weight of each row: 2 counts as two rows.
         ignore_index, where, input: As in `nll`.
         max_rows: The most rows that the threshold is taken from, drawn at random: 20,000 (and
             16,777,216 logits) unless told.
-        seed: Of that draw.
+        seed: Of that draw, and of the random numbers.
 
     Returns:
         A Conformal, with `sets(logits)` and `evaluate(logits, labels)`.
@@ -257,6 +318,10 @@ def fit(
     for name, value in (("coverage", coverage), ("penalty", penalty)):
         as_real(value, name)
     free = as_integer(free, "free", 0)
+    seed = as_seed(seed)
+    randomize = as_bool(randomize, "randomize")
+    allow_empty = as_bool(allow_empty, "allow_empty")
+    class_conditional = as_bool(class_conditional, "class_conditional")
     if not 0.0 < coverage < 1.0:
         raise ValueError(f"coverage must lie above 0 and below 1, got {coverage}")
     if not penalty >= 0.0:
@@ -270,7 +335,7 @@ def fit(
         input=input,
         name="labels",
     )
-    examples = rows_to_fit(rows, max_rows, as_seed(seed))
+    examples = rows_to_fit(rows, max_rows, seed)
     hard = labels_of(examples)
     counted = np.flatnonzero(examples.weight_of_rows() > 0)
     temperature = one_temperature(temperature)
@@ -279,18 +344,28 @@ def fit(
     if np.isnan(p).any():
         row = int(counted[np.argmax(np.isnan(p).any(1))])
         raise ValueError(f"logits: row {row} holds nan, or nothing but -inf")
-    scores = scores_of(p, method, penalty, free)[np.arange(counted.size), hard[counted]]
-    order = np.argsort(scores)
-    weight = np.cumsum(examples.weight_of_rows()[counted][order])
-    at = int(np.searchsorted(weight, (weight[-1] + 1) * float(coverage) - 1e-9))
+    share = None
+    if randomize and method != "lac":
+        share = random_shares(examples.taking(counted), seed)
+    y = hard[counted]
+    scores = scores_of(p, method, penalty, free, share, allow_empty)[np.arange(y.size), y]
+    weights, aim = examples.weight_of_rows()[counted], float(coverage)
+    thresholds: tuple[float, ...] = ()
+    if class_conditional:
+        of_class = (y == k for k in range(examples.classes))
+        thresholds = tuple(threshold_of(scores[own], weights[own], aim) for own in of_class)
     return Conformal(
         method=method,
-        coverage=float(coverage),
-        threshold=math.inf if at == counted.size else float(scores[order[at]]),
+        coverage=aim,
+        threshold=max(thresholds) if thresholds else threshold_of(scores, weights, aim),
         num_classes=examples.classes,
         temperature=temperature,
         penalty=float(penalty),
         free=int(free),
         rows=int(counted.size),
         all_rows=rows.rows if examples.rows < rows.rows else int(counted.size),
+        randomize=bool(randomize),
+        allow_empty=bool(allow_empty),
+        thresholds=thresholds,
+        seed=int(seed),
     )

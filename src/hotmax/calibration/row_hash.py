@@ -12,7 +12,7 @@ import numpy as np
 
 from hotmax._core.arrays import Array
 
-SPLIT, RESERVOIR, HALVES = 1, 2, 3  # streams: splits, samples and halves are independent
+SPLIT, RESERVOIR, HALVES, CONTENT = 1, 2, 3, 4  # streams, which are independent
 STRATUM = 20  # rows, of which a fixed share is held out: shares are exact to one row
 
 
@@ -64,3 +64,11 @@ def reservoir_limit(wanted: int, rows: int) -> int:
     """The hash below which a few more than `wanted` of `rows` rows lie, six deviations above."""
     expected = wanted + 6.0 * math.sqrt(wanted) + 20.0
     return 2**64 - 1 if expected >= rows else int(expected / rows * 2.0**64)
+
+
+def content_hashes(seed: int, x: Array) -> Array:
+    """64 random bits for each row of float64, by what it holds: the same row, the same bits."""
+    columns = row_hashes(seed, CONTENT, 0, x.shape[1])
+    bits = np.ascontiguousarray(x + 0.0).view(np.uint64)  # -0.0 is 0.0
+    hashes: Array = mixed(mixed(bits + columns).sum(axis=1, dtype=np.uint64))
+    return hashes

@@ -94,10 +94,14 @@ class Split:
     rows: int
     held: bool  # whether these are the rows that are held out
     part: int | None = None  # of two halves of them, drawn by a further hash: 0 or 1
+    first: int | None = None  # where the rows that are held out begin, if they are not drawn
 
     def mask(self, examples: Examples) -> Array:
         start, stop = examples.offset, examples.offset + examples.rows
-        held = held_out(self.seed, self.share, self.rows, start, stop)
+        if self.first is None:
+            held = held_out(self.seed, self.share, self.rows, start, stop)
+        else:
+            held = np.arange(start, stop) >= self.first
         mask = held if self.held else ~held
         if self.part is None:
             return mask
@@ -112,6 +116,7 @@ class Split:
     @property
     def count(self) -> int:
         count = held_count(self.rows, self.share)
+        count = count if self.first is None else self.rows - self.first
         return count if self.held else self.rows - count
 
 

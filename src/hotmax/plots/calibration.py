@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hotmax.calibration.conformal import ConformalEvaluation
+from hotmax.calibration.acceptance import Abstention
+from hotmax.calibration.by_group import GroupCalibration
+from hotmax.calibration.comparison import Comparison
 from hotmax.calibration.decomposition import Decomposition
 from hotmax.calibration.reliability import Reliability, RiskCoverage
+from hotmax.calibration.set_coverage import ConformalEvaluation
 from hotmax.calibration.temperature_fit import TemperatureFit
 from hotmax.plots.style import (
     BLUE,
@@ -231,4 +234,75 @@ def plot_conformal(result: ConformalEvaluation, *, ax: Any = None) -> Any:
     ax.set_title(f"{result.coverage:.1%} of the sets hold the label")
     ax.grid(False, axis="x")
     ax.legend()
+    return ax
+
+
+@styled
+def plot_abstention(result: Abstention, *, ax: Any = None) -> Any:
+    """The share handed to a person against the error among accepted predictions."""
+    ax = axes_of(ax)
+    ax.plot(result.errors, result.handed, "o-", color=BLUE, markersize=4, label="on these rows")
+    sure = f"with a guarantee of {1 - result.level:.0%}"
+    ax.plot(result.errors, result.guaranteed, "D--", color=VERMILION, markersize=4, label=sure)
+    if result.error_of_all > 0.0:
+        ax.axvline(result.error_of_all, color=MUTED, linewidth=1, dashes=(4, 3))
+        ax.annotate(
+            " all accepted", (result.error_of_all, 1.0), color=MUTED, va="top", fontsize="small",
+            xycoords=("data", "axes fraction"),
+        )  # fmt: skip
+    ax.set_xscale("log")
+    ax.minorticks_off()
+    shown = [t for t in (0.001, 0.003, 0.01, 0.03, 0.1, 0.3) if t >= 0.9 * result.errors.min()]
+    ax.set_xticks(shown, [f"{100 * t:g} %" for t in shown])
+    ax.set_ylim(-0.02, 1.05)
+    percent_ticks(ax.yaxis)
+    ax.set_xlabel("error among accepted predictions")
+    ax.set_ylabel("share handed to a person")
+    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.1)
+    return ax
+
+
+@styled
+def plot_groups(result: GroupCalibration, *, ax: Any = None) -> Any:
+    """What is said and what is right in each group; filled marks are not calibrated."""
+    groups = result.groups
+    ax = axes_of(ax, 4.4, 0.28 * len(groups) + 1.0)
+    for place, one in enumerate(groups):
+        right, (low, high) = one.accuracy.value, one.accuracy.interval
+        said = one.confidence
+        wrong = one.adjusted <= result.level
+        ax.plot([right, said], [place, place], color=MUTED, linewidth=2.5, alpha=0.4)
+        ax.plot([low, high], [place, place], color=BLUE, linewidth=1)
+        ax.plot(right, place, "o", color=BLUE, markersize=5, label="" if place else "is right")
+        fill = VERMILION if wrong else "none"
+        ax.plot(
+            said, place, "D", color=VERMILION, markerfacecolor=fill, label="" if place else "says"
+        )
+    ax.set_yticks(range(len(groups)), [one.name for one in groups])
+    ax.set_ylim(len(groups) - 0.5, -0.5)
+    ax.set_xlabel("confidence (filled: not calibrated), share right (95 %)")
+    ax.grid(False, axis="y")
+    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.1)
+    percent_ticks(ax.xaxis)
+    return ax
+
+
+@styled
+def plot_comparison(result: Comparison, *, ax: Any = None) -> Any:
+    """The paired differences b - a, with their 95 % intervals."""
+    names = ("nll", "brier", "accuracy", "ece")
+    ax = axes_of(ax, 4.4, 2.2)
+    for place, name in enumerate(names):
+        change = getattr(result, name)
+        low, high = change.interval
+        sure = not low <= 0.0 <= high
+        ax.errorbar(
+            change.value, place, xerr=[[change.value - low], [high - change.value]],
+            fmt="D" if sure else "o", color=VERMILION if sure else BLUE, markersize=5,
+        )  # fmt: skip
+    ax.axvline(0.0, color=MUTED, linewidth=1, dashes=(4, 3))
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.set_xlabel("b - a (95 %): lower is better but for accuracy")
+    ax.grid(False, axis="y")
     return ax

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hotmax.calibration.assessment import Assessment
+from hotmax.calibration.by_group import GroupCalibration
 from hotmax.calibration.method_score import UNCALIBRATED
 from hotmax.calibration.shape import Shape
 from hotmax.calibration.temperature_fit import REMEDY, is_limit
@@ -25,6 +26,7 @@ class Findings:
         seed: Of the split and of the bootstrap.
         shape: What needs no labels.
         assessment: What needs labels; None without.
+        groups: Calibration by group, of all rows; None if it was not asked for.
     """
 
     title: str
@@ -34,6 +36,7 @@ class Findings:
     seed: int
     shape: Shape
     assessment: Assessment | None
+    groups: GroupCalibration | None = None
 
     @property
     def subtitle(self) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from hotmax import plots
 from hotmax.calibration.assessment import (
     LEAST_CLASS_ROWS,
+    WORST,
     Assessment,
 )
 from hotmax.calibration.method_score import UNCALIBRATED
@@ -220,11 +221,89 @@ def labelled_sections(report: Findings, result: Assessment) -> list[str]:
         "<h2>Sets that hold the answer</h2>",
         "<p>Conformal prediction gives each row a set of classes that holds the right one as often "
         "as promised, if new rows are like these. lac makes small sets, aps sets that grow where "
-        f"the model is unsure. Thresholds from {result.set_rows[0]:,} rows, judged on "
+        f"the model is unsure, raps the same with a penalty on large ones. Thresholds from {result.set_rows[0]:,} rows, judged on "
         f"{result.set_rows[1]:,} others.</p>",
         sets_table(result),
+        coverage_table(result, report.class_names),
+        "<h2>What to hand to a person</h2>",
+        "<p>Predictions are accepted above a threshold on confidence. With a guarantee, the error "
+        "among what is accepted is at most the rate in the first column, with a probability of "
+        f"{percent(1 - result.abstention.level, 0)}, for one rate chosen beforehand.</p>",
+        '<div class="grid">',
+        figure_block(
+            "abstention",
+            "Error rate and work for people",
+            "The share of rows handed to a person for each error rate among the others: on these "
+            "rows, and by thresholds that keep the rate with a guarantee.",
+            lambda figure: plots.plot_abstention(result.abstention, ax=figure.subplots()),
+            abstention_table(result),
+        ),
+        "</div>",
+        *groups_section(report),
     ]
     return parts
+
+
+def coverage_table(result: Assessment, names: Sequence[str]) -> str:
+    """Coverage by confidence, by size and by class."""
+    one = result.set_coverage
+    worst = sorted(one.by_class, key=lambda group: group.coverage.interval[1])[:WORST]
+    rows: list[list[Cell]] = []
+    for title, groups in (
+        ("confidence", one.by_confidence), ("size", one.by_size), ("class", worst),
+    ):  # fmt: skip
+        for group in groups:
+            name = shown_name(names[int(group.name)]) if title == "class" else group.name
+            rows.append([f"{title} {name}", f"{group.rows:,}", share(group.coverage)])
+    caption = f"aps at {percent(one.promised, 0)}, by group; the least covered classes"
+    return table(["rows with", "rows", "holds the label"], rows, caption)
+
+
+def abstention_table(result: Assessment) -> str:
+    curve = result.abstention
+    columns = zip(curve.errors, curve.handed, curve.guaranteed, curve.thresholds, strict=True)
+    rows: list[list[Cell]] = [
+        [percent(error), percent(seen), percent(sure), "-" if math.isinf(at) else f"{at:.4g}"]
+        for error, seen, sure, at in columns
+    ]
+    return table(["error", "handed over", "with guarantee", "confidence above"], rows)
+
+
+def groups_section(report: Findings) -> list[str]:
+    found = report.groups
+    if found is None:
+        return []
+    rows: list[list[Cell]] = [
+        [
+            shown_name(one.name),
+            f"{one.rows:,}",
+            share(one.accuracy),
+            percent(one.confidence),
+            (percent(one.ece.value), interval(one.ece)),
+            f"{one.adjusted:.3f}",
+            one.verdict,
+        ]
+        for one in found.groups
+    ]
+    head = ["group", "rows", "is right", "says", "ECE", "p, adjusted", "verdict"]
+    return [
+        "<h2>By group</h2>",
+        f"<p>{len(found.found)} of {len(found.groups)} groups are not calibrated, over all rows. "
+        "p-values are adjusted for the number of groups by Holm's rule: if all are calibrated, one "
+        f"is found in {percent(found.level, 0)} of samples at most.</p>",
+        '<div class="grid">',
+        figure_block(
+            "groups",
+            "Confidence and truth in each group",
+            "Where the two marks are apart, the group is over- or underconfident; a filled mark: "
+            "beyond chance.",
+            lambda figure: plots.plot_groups(found, ax=figure.subplots()),
+            table(head, rows),
+            height=0.28 * len(rows) + 1.0,
+        ),
+        "</div>",
+        table(head, rows),
+    ]
 
 
 def advice(result: Assessment) -> str:

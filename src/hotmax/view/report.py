@@ -18,7 +18,9 @@ from hotmax._core.arrays import refuse_masked
 from hotmax._core.checks import as_seed
 from hotmax._core.files import whole
 from hotmax.calibration.assessment import Assessment, Progress, assess, shape_of_predictions
+from hotmax.calibration.by_group import by_group_rows
 from hotmax.calibration.estimate import Estimate
+from hotmax.calibration.families import SMALLEST_POSITIVE
 from hotmax.calibration.method_score import MethodScore
 from hotmax.calibration.row_parts import row_parts
 from hotmax.calibration.source import Source
@@ -46,6 +48,8 @@ class Report(Findings):
             lines += ["", self.verdict, self.level, self.temperature, ""]
             lines += score_lines(self.assessment)
             lines += ["", *self.warnings]
+            if self.groups is not None:
+                lines += ["", *str(self.groups).splitlines()]
         else:
             low, middle, high = (self.shape.effective[i] for i in (0, 2, 4))
             lines += [
@@ -153,6 +157,53 @@ def silent(stage: str, done: float) -> None:
     """No progress to show."""
 
 
+def outputs(estimator: Any, X: object, y: object) -> tuple[Any, Any, Any, str]:
+    """(outputs, numbers of labels, names of classes, what the outputs are) of a classifier."""
+    from hotmax.calibration.calibrators import outputs_of  # which needs scikit-learn
+
+    if X is None or y is None:
+        raise TypeError("report(estimator, X, y): X and y must be given")
+    x, kind = outputs_of(estimator, X)
+    classes, given = np.asarray(estimator.classes_), np.asarray(y)
+    at = np.searchsorted(classes, given)
+    strange = np.take(classes, np.minimum(at, classes.size - 1)) != given
+    if strange.any():
+        row = int(np.argmax(strange))
+        raise ValueError(f"y must hold classes of the estimator, got {given[row]!r} in row {row}")
+    if kind == "probabilities":
+        x = x / x.sum(1, keepdims=True)
+    return x, at, [str(name) for name in classes.tolist()], kind
+
+
+def with_test(logits: object, labels: object, test: tuple[object, object]) -> tuple[Any, Any, int]:
+    """(both sets of rows, their labels, the first row of the test set)."""
+    if isinstance(logits, Source) or labels is None:
+        raise TypeError("test needs logits and labels that are arrays")
+    if not isinstance(test, tuple) or len(test) != 2:
+        raise TypeError("test must be (logits, labels)")
+    x, more = np.asarray(logits), np.asarray(test[0])
+    if x.ndim != 2 or more.ndim != 2 or x.shape[1] != more.shape[1]:
+        raise ValueError(f"test must have rows like logits, got {more.shape} and {x.shape}")
+    y, others = np.asarray(labels), np.asarray(test[1])
+    if y.shape != x.shape[:1] or others.shape != more.shape[:1]:
+        raise ValueError("test: labels must be integers, one for each row")
+    return np.concatenate([x, more]), np.concatenate([y, others]), len(x)
+
+
+def calibrated(calibrator: Any, logits: object, input: str) -> Any:
+    """The probabilities of a fitted calibrator."""
+    if not hasattr(calibrator, "predict_proba"):
+        raise TypeError(f"calibrator must be a fitted one, got {type(calibrator).__name__}")
+    if isinstance(logits, Source):
+        raise TypeError("calibrator needs logits that are an array")
+    if getattr(calibrator, "input", input) != input:
+        x = np.asarray(logits, np.float64)
+        with np.errstate(divide="ignore"):
+            logits = np.log(x) if input == "probabilities" else hm.softmax(x)
+    p = np.maximum(np.asarray(calibrator.predict_proba(logits)), SMALLEST_POSITIVE)
+    return p / p.sum(-1, keepdims=True)
+
+
 def report(
     logits: object,
     labels: object = None,
@@ -161,9 +212,14 @@ def report(
     title: str | None = None,
     seed: int = 0,
     input: str = "logits",
+    by: object = None,
+    calibrator: Any = None,
+    test: tuple[object, object] | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """What a classifier's logits are worth: a verdict, numbers with intervals, and a page.
+
+    `report(estimator, X, y)` is about the predictions of a fitted scikit-learn classifier.
 
     With labels the rows are split at random in two halves: calibrators are fitted on one, and all
     figures are from the other, so that "after" means rows that no calibrator has seen.
@@ -178,6 +234,11 @@ def report(
         title: The heading of the page.
         seed: Of the split, and of the bootstrap.
         input: "probabilities" if `logits` holds those.
+        by: The group of each row (site, month): calibration by group, with a test that accounts
+            for their number.
+        calibrator: A fitted calibrator: the report is about its probabilities.
+        test: (logits, labels) of a test set: calibrators are fitted to all rows before, and scored
+            on these.
         progress: Called as progress(stage, done) while it works, with done rising from 0 to 1.
 
     Returns:
@@ -199,6 +260,13 @@ def report(
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be a function or None, got {progress!r}")
     tell = progress or silent
+    if hasattr(logits, "decision_function") or hasattr(logits, "predict_proba"):
+        logits, labels, class_names, input = outputs(logits, labels, class_names)
+    first = None
+    if test is not None:
+        logits, labels, first = with_test(logits, labels, test)
+    if calibrator is not None:
+        logits, input = calibrated(calibrator, logits, input), "probabilities"
     labelled = logits.has_labels if isinstance(logits, Source) else labels is not None
     if labels is not None:
         refuse_masked(labels, "labels")
@@ -214,9 +282,14 @@ def report(
     names = checked_class_names(class_names, rows.classes)
     assessment = None
     if labelled:
-        shape, assessment = assess(rows, int(seed), tell)
+        shape, assessment = assess(rows, int(seed), tell, first)
     else:
         shape = shape_of_predictions(rows, int(seed), tell)
+    groups = None
+    if by is not None:
+        if not labelled:
+            raise ValueError("by needs labels")
+        groups = by_group_rows(rows, by, 1.0, int(seed))
     tell("done", 1.0)
     return Report(
         title=printable(title) if title else f"A report by hotmax {hm.__version__}",
@@ -226,4 +299,5 @@ def report(
         seed=int(seed),
         shape=shape,
         assessment=assessment,
+        groups=groups,
     )

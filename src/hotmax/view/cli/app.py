@@ -13,6 +13,7 @@ from rich.console import Console
 import hotmax as hm
 from hotmax.view.cli.bench import bench
 from hotmax.view.cli.calibrate import calibrate
+from hotmax.view.cli.decide import compare, decide
 from hotmax.view.cli.doctor import doctor
 from hotmax.view.cli.evaluate import evaluate
 from hotmax.view.cli.explain import explain
@@ -30,6 +31,8 @@ COMMANDS: tuple[Callable[..., Any], ...] = (
     calibrate,
     apply,
     evaluate,
+    compare,
+    decide,
     explore,
     explain,
     tour,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import hotmax as hm
+from hotmax.view.cli.decide import calibrated
 from hotmax.view.cli.options import BLOCK_READING, COMMON, BlockReading, Common, Files, Temperature
 from hotmax.view.cli.output import progress, say, say_json
 from hotmax.view.cli.row_errors import naming_the_file
@@ -12,6 +14,7 @@ from hotmax.view.cli.row_errors import naming_the_file
 
 def evaluate(
     *files: Files,
+    calibrator: Path | None = None,
     temperature: Temperature = 1.0,
     bins: int = 15,
     reading: BlockReading = BLOCK_READING,
@@ -21,6 +24,8 @@ def evaluate(
 
     Example: hotmax evaluate predictions.npz
 
+    Example: hotmax evaluate test.npz --calibrator calibrator.json
+
     Example: hotmax evaluate 'shards/*.parquet' --cluster tcp://host:8786
 
     Parameters
@@ -28,17 +33,23 @@ def evaluate(
     files
         Logits and labels: .npz, .npy (with --labels), .csv, .parquet or .safetensors; several
         files, directories, patterns in quotes, or a .zarr.
+    calibrator
+        The JSON file of a calibrator, which is applied first.
     temperature
         Of the logits.
     bins
         Bins of equal width for the calibration errors.
     """
+    if calibrator is not None and temperature != 1.0:
+        raise ValueError("--calibrator and --temperature exclude each other: give one of them")
     with progress("reading"), reading.open(files) as found:
         if not found.has_labels:
             raise ValueError(f"{found.name} has no labels, which an evaluation needs: --labels")
         with naming_the_file(found):
-            logits, labels = found.arguments
-            result = hm.calibration.evaluate(logits, labels, temperature=temperature, bins=bins)
+            logits, labels, input = calibrated(found, calibrator)
+            result = hm.calibration.evaluate(
+                logits, labels, temperature=temperature, bins=bins, input=input
+            )
     if common.json:
         numbers = {
             field.name: getattr(result, field.name)

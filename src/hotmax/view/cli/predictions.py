@@ -8,9 +8,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from cyclopts import Parameter
 
 import hotmax as hm
+from hotmax.io.labels import text_lines
 from hotmax.io.one_file import existing
 from hotmax.io.places import files_in
 from hotmax.view.cli.options import (
@@ -33,6 +35,9 @@ def report(
     out: Path = Path("report.html"),
     open: Flag = False,
     title: str | None = None,
+    by: str | None = None,
+    calibrator: Path | None = None,
+    test: str | None = None,
     seed: int = 0,
     force: Flag = False,
     reading: BlockReading = BLOCK_READING,
@@ -43,6 +48,10 @@ def report(
     Example: hotmax report predictions.npz --out report.html
 
     Example: hotmax report 'shards/*.parquet' --cluster tcp://host:8786
+
+    Example: hotmax report validation.npz --test test.npz
+
+    Example: hotmax report predictions.npz --by site --calibrator calibrator.json
 
     Example: hotmax report --open
 
@@ -58,6 +67,13 @@ def report(
         Open the page in a browser.
     title
         Of the page.
+    by
+        Calibration by group: an array of an .npz with a group for each row, or a file with one on
+        each line (.txt, .npy).
+    calibrator
+        The JSON file of a calibrator: the report is about its probabilities.
+    test
+        A file of labelled rows to score on: calibrators are then fitted to all other rows.
     seed
         Of what is drawn at random, such as the split into parts.
     force
@@ -76,10 +92,26 @@ def report(
         else:
             found = stack.enter_context(reading.open(files))
             title = title or Path(files[0]).name
+        own = None if calibrator is None else hm.calibration.load(existing(calibrator))
+        groups = None if by is None else groups_of(by, files)
+        others = None
+        if test is not None:
+            more = reading.read(test)
+            if more.labels is None:
+                raise ValueError(f"{test} has no labels, which a test set needs: --labels")
+            others = more.logits, more.labels
         with naming_the_file(found):
             logits, labels = found.arguments
             result = hm.report(
-                logits, labels, found.class_names, title=title, seed=seed, progress=update
+                logits,
+                labels,
+                found.class_names,
+                title=title,
+                seed=seed,
+                by=groups,
+                calibrator=own,
+                test=others,
+                progress=update,
             )
         result.save(out, force=force)
     if common.json:
@@ -88,6 +120,27 @@ def report(
         say(*story, *str(result).splitlines(), "", f"written: {out}")
     if open and not webbrowser.open(out.resolve().as_uri()):
         raise OSError(f"no browser could be opened; the page is {out}")
+
+
+def groups_of(by: str, files: tuple[str, ...]) -> Any:
+    """The group of each row: an array of each .npz, or another file."""
+    if Path(by).suffix.lower() in (".npy", ".txt"):
+        other = existing(by)
+        if other.suffix.lower() == ".npy":
+            return np.load(other, allow_pickle=False)
+        return np.array(text_lines(other))
+    parts = []
+    for name in files_in(list(files)):
+        if Path(name).suffix.lower() != ".npz":
+            raise ValueError(
+                f"--by {by}: {name} is not an .npz; give a file with a group on each line, "
+                "such as --by groups.txt"
+            )
+        with np.load(existing(name), allow_pickle=False) as arrays:
+            if by not in arrays.files:
+                raise ValueError(f"{name} has no array {by!r}, only {', '.join(arrays.files)}")
+            parts.append(arrays[by])
+    return np.concatenate(parts)
 
 
 def apply(
