@@ -22,7 +22,7 @@ from hotmax._core.arrays import (
     split_mask,
 )
 from hotmax._core.checks import as_bool
-from hotmax._core.kernel_choice import KernelSet, address_of_kernel, compute, compute_all
+from hotmax._core.kernel_choice import KernelSet, compute, compute_all, route_of
 from hotmax._core.rows import (
     LONG,
     Block,
@@ -64,13 +64,18 @@ def map_entries(
         and (dimensions := x.ndim)
         and (out is None or can_write_directly(out, x))
     ):
-        target: Any = empty(x.shape, kind) if out is None else out
+        shape = x.shape
+        target: Any = empty(shape, kind) if out is None else out
         if size > SMALL:
             compute_all(kernels, x, target, temperature)
             return target
-        calls = _small32 if kind is FLOAT32 else _small64
+        if kind is FLOAT32:
+            calls, known = _small32, kernels.addresses32
+        else:
+            calls, known = _small64, kernels.addresses64
         call = calls[dimensions] or small_call_of(calls, x, dimensions)
-        call(address_of_kernel(kernels, x), x, target, temperature)
+        address = known.get(shape[-1]) or route_of(kernels, kind is FLOAT32, shape[-1])
+        call(address, x, target, temperature)
         return target
     plan = RowPlan(x, axis, temperature, where)
     given = None if out is None else check_out(out, plan.shape, plan.dtype)
@@ -177,13 +182,18 @@ def reduce_rows(
         and out is None
         and not keepdims
     ):
-        numbers = empty(size // x.shape[-1], kind)
+        classes = x.shape[-1]
+        numbers = empty(size // classes, kind)
         if size > SMALL:
             compute_all(kernels, x, numbers, temperature)
         else:
-            calls = _small_reduction32 if kind is FLOAT32 else _small_reduction64
+            if kind is FLOAT32:
+                calls, known = _small_reduction32, kernels.addresses32
+            else:
+                calls, known = _small_reduction64, kernels.addresses64
             call = calls[dimensions] or small_call_of(calls, x, 1)
-            call(address_of_kernel(kernels, x), x, numbers, temperature)
+            address = known.get(classes) or route_of(kernels, kind is FLOAT32, classes)
+            call(address, x, numbers, temperature)
         if dimensions == 2:
             return numbers
         return numbers.reshape(x.shape[:-1]) if dimensions > 2 else numbers[0]
