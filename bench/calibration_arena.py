@@ -151,8 +151,12 @@ def main() -> None:
     options = parser.parse_args()
     absent = [name for name in PEERS if not importlib.util.find_spec(name)]
     if absent:
-        print("not installed: " + ", ".join(absent) + "; pip install torch==2.13.0 && pip install "
-              + " ".join(PEERS[name] for name in absent))
+        print(
+            "not installed: "
+            + ", ".join(absent)
+            + "; pip install torch==2.13.0 && pip install "
+            + " ".join(PEERS[name] for name in absent)
+        )
     whole = sorted((DATA.parent.parent / WHOLE).resolve().glob("*.npz"))
     texts = []
     for path in [*sorted(DATA.glob("*.npz")), *whole, *options.files]:

@@ -246,9 +246,7 @@ FAMILIES = {
     "matrix": structured(matrix_design, lambda k: k * k + k + 2),
     "dirichlet": structured(matrix_design, lambda k: k * k + k + 2, tempered=False),
     # As many steps as the data ask for: the least simple of all.
-    "venn_abers": Family(
-        fit_venn_abers, apply_venn_abers, lambda k, bins: 10**9, two_classes=True
-    ),
+    "venn_abers": Family(fit_venn_abers, apply_venn_abers, lambda k, bins: 10**9, two_classes=True),
     "isotonic": Family(
         guarded(fit_isotonic, apply_isotonic), apply_guarded(apply_isotonic), lambda k, bins: 10**9
     ),

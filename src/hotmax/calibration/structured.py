@@ -38,6 +38,7 @@ EXACT, TIGHT, LOOSE = (1e-13, 1e-8, 5000), (1e-9, 1e-5, 40), (1e-6, 1e-3, 15)
 SMALL = 20_000  # entries of logits up to which a fit is exact
 MOST_NUMBERS = 1000  # of a method, up to which the factor of its prices is cross-validated
 
+
 def log_mixture(x: Array, temperature: float, uniform: float) -> tuple[Array, Array]:
     """(z, present): z is 0 where a class is not there."""
     present = x > -np.inf
@@ -252,9 +253,7 @@ def fit_structured(
             parts = design(z[index], present[index])
             sizes = {name: size_of(part, k) for name, part in parts.items()}
             w = weights[index]
-            cost = [
-                np.full(sizes[n], penalty * factor * kinds(n, k) / w.sum()) for n in parts
-            ]
+            cost = [np.full(sizes[n], penalty * factor * kinds(n, k) / w.sum()) for n in parts]
             return Problem(
                 z[index],
                 None if present[index].all() else present[index],

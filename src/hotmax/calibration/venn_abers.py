@@ -77,7 +77,9 @@ def fit_venn_abers(examples: Examples, penalty: float, bins: int) -> Parameters:
     pairs = np.stack([low, high])
     same = (pairs[:, 1::2] == pairs[:, :-2:2]).all(0) & (pairs[:, 1::2] == pairs[:, 2::2]).all(0)
     keep = np.flatnonzero(~same) if not same.all() else np.array([0])
-    places = np.concatenate([np.stack([2 * keep, 2 * keep + 1], axis=1).ravel(), [2 * keep[-1] + 2]])
+    places = np.concatenate(
+        [np.stack([2 * keep, 2 * keep + 1], axis=1).ravel(), [2 * keep[-1] + 2]]
+    )
     return {"knots": scores[keep], "low": low[places], "high": high[places]}
 
 
