@@ -2,6 +2,7 @@
 
     PYTHONPATH=tests .venv/bin/python bench/large.py --publish --rows 100_000_000
 
+With --folder the files are kept there, and so is what was measured: a run that was stopped goes on.
 Each command runs in a process of its own. Memory is the most that the process holds by itself
 (RssAnon, which leaves out mapped files) above what it holds after `import hotmax`.
 """
@@ -9,6 +10,7 @@ Each command runs in a process of its own. Memory is the most that the process h
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import statistics
@@ -90,8 +92,11 @@ def memory_rows(folder: Path, rows: int) -> list[list[str]]:
             str(folder / word) if word.startswith(("x.", "y.", "report.")) else word
             for word in arguments
         ]
-        code = COMMAND.format(arguments=[command, *given], rows=rows)
-        peak, passes = json.loads(fresh_process(code).splitlines()[-1])
+        done = folder / f"{name.replace(', ', '')}.json"
+        if not done.exists():
+            code = COMMAND.format(arguments=[command, *given], rows=rows)
+            done.write_text(fresh_process(code).splitlines()[-1])
+        peak, passes = json.loads(done.read_text())
         found.append([f"{name}, {rows:,} x {CLASSES}", f"{peak:.0f} MB", f"{BAR} MB", str(passes)])
     return found
 
@@ -152,9 +157,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--publish", action="store_true", help="write docs/tables/large.md")
     parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--folder", help="where files are kept, for a further run")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        make_files(Path(name), given.rows)
+    with contextlib.ExitStack() as stack:
+        name = given.folder or stack.enter_context(tempfile.TemporaryDirectory())
+        if not (Path(name) / "x.parquet").exists():
+            make_files(Path(name), given.rows)
         memory = memory_rows(Path(name), given.rows)
         workers = worker_rows(Path(name))
     first = ["command", "memory above the interpreter", "bar", "passes"]

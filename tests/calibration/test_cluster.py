@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -102,6 +103,59 @@ def test_without_workers_a_pass_is_given_up(monkeypatch):
         source.runner = DaskRunner(client)
         with pytest.raises(ConnectionError, match=r"no worker of the cluster .* is left"):
             hm.calibration.evaluate(source)
+
+
+def scheduler_process(tmp_path):
+    """A scheduler in a process of its own, once it listens, and its address."""
+    file = tmp_path / "scheduler.json"
+    options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", file]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_scheduler", *map(str, options)],
+        stderr=subprocess.DEVNULL,
+    )
+    wait_for(file.exists)
+    wait_for(lambda: file.read_text().strip().endswith("}"))
+    return process, json.loads(file.read_text())["address"]
+
+
+def tasks_on(dask_scheduler):
+    return len(dask_scheduler.tasks)
+
+
+def test_a_scheduler_that_is_killed_is_told_in_one_line(tmp_path):
+    """It is killed once the command's tasks have come to it, and there is no worker to run them."""
+    np.savez(tmp_path / "a.npz", logits=Z, labels=Y)
+    scheduler, address = scheduler_process(tmp_path)
+    with scheduler:
+        command = ["evaluate", str(tmp_path / "a.npz"), "--cluster", address]
+        with (
+            Client(address) as watching,
+            subprocess.Popen(
+                [sys.executable, "-m", "hotmax", *command], stderr=subprocess.PIPE, text=True
+            ) as process,
+        ):
+            wait_for(lambda: watching.run_on_scheduler(tasks_on) or process.poll() is not None)
+            assert process.poll() is None
+            scheduler.kill()
+            scheduler.wait()
+            error = process.communicate(timeout=300)[1]
+        assert process.returncode == 2
+    told = error.splitlines()
+    assert [line for line in told if "Traceback" in line] == []
+    assert re.search(rf"the scheduler of the cluster {address} is gone", told[-1])
+    assert len(told) == 1, error
+
+
+def test_without_workers_a_command_ends_with_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(dask_tasks, "GRACE", 0.2)
+    np.savez(tmp_path / "a.npz", logits=Z, labels=Y)
+    with LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=":0") as empty:
+        for command in ("evaluate", "calibrate", "report"):
+            given = [command, str(tmp_path / "a.npz"), "--cluster", empty.scheduler_address]
+            assert main(given) == 2
+            assert re.fullmatch(
+                r".*no worker of the cluster \S+ is left\n", capsys.readouterr().err
+            )
 
 
 def arrays_of(path):

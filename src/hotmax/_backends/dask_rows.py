@@ -1,7 +1,7 @@
 """Losses and derivatives of dask arrays: the NumPy functions, on blocks of whole rows.
 
-Rows that are cut into blocks are put together first. A mean or sum over rows is taken from their
-losses in float64, all of them at once, so it has the bits that NumPy's has.
+Rows that are cut into blocks are put together first. A mean or sum over rows is merged from those
+of the blocks, each of twice float64's digits: the bits are those of NumPy, and no block is kept.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from hotmax._core.checks import (
     label_count,
     reduce_values,
 )
+from hotmax._kernels.losses.labels import sum_compensated
 
 CHECKS: dict[str, Callable[[object], object]] = {
     "reduction": check_reduction,
@@ -265,39 +266,55 @@ def reduce_blocks(
     """The mean or sum of losses; labels, where they are given, say over how many rows."""
     axes = tuple(range(values.ndim))
     counted = [] if labels is None or reduction != "mean" else [labels, axes]
-    return da.blockwise(
-        reduce_block,
-        (),
+    sums = da.blockwise(
+        block_sums,
+        (*axes, values.ndim),
         values,
         axes,
         *counted,
-        concatenate=True,
+        new_axes={values.ndim: SUMS},
+        adjust_chunks=dict.fromkeys(axes, lambda rows: 1),
         align_arrays=False,
+        dtype=FLOAT64,
+        meta=np.empty((0,) * (values.ndim + 1)),
+        weights=weights,
+    )
+    return da.blockwise(
+        reduce_sums,
+        (),
+        sums,
+        (*axes, values.ndim),
+        concatenate=True,
         dtype=kind,
         meta=np.empty((), kind),
-        weights=weights,
         reduction=reduction,
         kind=kind,
         exponential=exponential,
     )
 
 
-def reduce_block(
-    values: Array,
-    labels: Array | None = None,
-    *,
-    weights: Array,
-    reduction: str,
-    kind: Any,
-    exponential: bool,
-) -> Array:
+SUMS = 7  # of a block: its losses, its losses times 2**-64, their divisor (all pairs); all finite?
+
+
+def block_sums(values: Array, labels: Array | None = None, *, weights: Array) -> Array:
     flat = np.ascontiguousarray(values, FLOAT64).reshape(-1)
     if labels is None:
         count = float(flat.size), 0.0
     else:
         count = label_count(np.ascontiguousarray(labels, np.int64).reshape(-1), weights)
-    value = reduce_values(flat, reduction, count, flat.shape)
+    finite = np.isfinite(flat).all()
+    sums = [*sum_compensated(flat), *sum_compensated(np.ldexp(flat, -64)), *count, finite]
+    return np.array(sums, FLOAT64).reshape((1,) * values.ndim + (SUMS,))
+
+
+def reduce_sums(sums: Array, *, reduction: str, kind: Any, exponential: bool) -> Array:
+    blocks = sums.reshape(-1, SUMS)
+    total, scaled, counts = (blocks[:, k : k + 2].reshape(-1) for k in (0, 2, 4))
+    count = sum_compensated(counts)
+    value = reduce_values(total, reduction, count, total.shape)
     with np.errstate(all="ignore"):
+        if reduction == "mean" and np.isinf(value) and blocks[:, 6].all():
+            value = np.ldexp(reduce_values(scaled, reduction, count, scaled.shape), 64)
         return np.asarray(in_type(np.exp(value) if exponential else value, kind))
 
 

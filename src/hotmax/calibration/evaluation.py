@@ -15,9 +15,10 @@ from hotmax._core.arrays import Array
 from hotmax.calibration.binning import CORRECT, WEIGHT, check_bins
 from hotmax.calibration.examples import no_rows, one_temperature, read
 from hotmax.calibration.metrics import binned, binned_error
+from hotmax.calibration.passes import Tell
 from hotmax.calibration.ranks import groups_aurc, groups_ks
 from hotmax.calibration.reliability import Reliability, diagram_of
-from hotmax.calibration.row_parts import parts_of_examples, row_parts
+from hotmax.calibration.row_parts import RowParts, parts_of_examples, row_parts
 from hotmax.calibration.row_sums import BRIER, LABELS, NLL, PREDICTIONS, RowSums, RowSumsAt
 
 
@@ -235,8 +236,15 @@ def evaluate(
         where=where,
         input=input,
     )
+    return evaluate_rows(rows, temperature, bins, classwise)
+
+
+def evaluate_rows(
+    rows: RowParts, temperature: object, bins: int, classwise: bool = True, tell: Tell | None = None
+) -> Evaluation:
+    """`evaluate`, which tells of the blocks of its pass."""
     job = RowSumsAt(one_temperature(temperature), check_bins(bins), bool(classwise))
-    sums = rows.run(job)
+    sums = rows.run(job, tell)
     if sums is None or sums.weight == 0.0:
         raise no_rows()
     return evaluation_of(sums, rows.classes)

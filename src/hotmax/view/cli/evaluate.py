@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-import hotmax as hm
+from hotmax.calibration.assessment import telling
+from hotmax.calibration.evaluation import evaluate_rows
+from hotmax.calibration.row_parts import row_parts
 from hotmax.view.cli.decide import calibrated
 from hotmax.view.cli.options import BLOCK_READING, COMMON, BlockReading, Common, Files, Temperature
 from hotmax.view.cli.output import progress, say, say_json
@@ -42,14 +44,14 @@ def evaluate(
     """
     if calibrator is not None and temperature != 1.0:
         raise ValueError("--calibrator and --temperature exclude each other: give one of them")
-    with progress("reading"), reading.open(files) as found:
+    with progress("reading") as update, reading.open(files) as found:
         if not found.has_labels:
             raise ValueError(f"{found.name} has no labels, which an evaluation needs: --labels")
         with naming_the_file(found):
             logits, labels, input = calibrated(found, calibrator)
-            result = hm.calibration.evaluate(
-                logits, labels, temperature=temperature, bins=bins, input=input
-            )
+            rows = row_parts(logits, labels, input=input)
+            tell = telling(update, 0.0, 1.0)("pass 1 of 1, summing")
+            result = evaluate_rows(rows, temperature, bins, tell=tell)
     if common.json:
         numbers = {
             field.name: getattr(result, field.name)
