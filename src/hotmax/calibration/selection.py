@@ -47,7 +47,7 @@ class Selection:
     """The result of `select`.
 
     Attributes:
-        chosen: The simplest method whose nll lies within half a standard error of the best; never one
+        chosen: The simplest method whose nll lies within half an error of the best; never one
             whose temperature is a limit, 0 or inf.
         best: The method with the least nll.
         candidates: All of them, from the simplest on.
