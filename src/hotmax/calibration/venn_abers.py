@@ -3,7 +3,8 @@
 For a score s the calibration rows get one more, (s, 0) and then (s, 1); isotonic regression gives
 p0 and p1 at s, and p1 / (1 - p0 + p1) is the probability (Vovk, Petej and Fedorova, 2015). Both are
 constant on the scores and between them, and are computed for all at once: what isotonic
-regression of a prefix ends with is one pooled block and that of a shorter prefix, so that one number for each prefix tells all of it; so for suffixes.
+regression of a prefix ends with is one pooled block and that of a shorter prefix, so that
+one number for each prefix tells all of it; so for suffixes.
 """
 
 from __future__ import annotations
