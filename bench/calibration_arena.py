@@ -4,9 +4,9 @@
     make calibration-arena PUBLISH=1              also writes docs/tables/arena.md
     make calibration-arena SETS_OF="a.npz b.npz"  also on these: arrays predictions, ground_truth
 
-Half of the rows of each set, drawn at random, fit; the others are scored. Probabilities count as 1e-12
-at least. "above best" is the excess of nll over the best method of probmetrics, and its standard error
-over rows.
+Half of the rows of each set, drawn at random, fit; the others are scored. Probabilities count as
+1e-12 at least. "above best" is the excess of nll over the best method of probmetrics, and its
+standard error over rows.
 """
 
 from __future__ import annotations

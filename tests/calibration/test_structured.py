@@ -1,4 +1,4 @@
-"""Structured scaling and Venn-Abers: gradients by differences, isotonic regression by brute force."""
+"""Structured scaling: gradients by differences; Venn-Abers: by brute force."""
 
 from __future__ import annotations
 

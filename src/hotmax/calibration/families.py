@@ -11,7 +11,6 @@ import numpy as np
 from hotmax._core.arrays import Array
 from hotmax._softmax.functions import softmax
 from hotmax.calibration.binning import bin_sums, mass_edges, width_edges
-from hotmax.calibration.examples import Examples, label_matrix
 from hotmax.calibration.designs import (
     class_temperature_design,
     matrix_design,
@@ -20,6 +19,7 @@ from hotmax.calibration.designs import (
     spline_design,
     vector_design,
 )
+from hotmax.calibration.examples import Examples, label_matrix
 from hotmax.calibration.mixture import (
     fit_mixture,
     logits_of,

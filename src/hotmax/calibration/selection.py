@@ -23,7 +23,7 @@ from hotmax.calibration.temperature_fit import REMEDY, is_limit
 
 # Up to how many classes a method is a candidate by default.
 MOST_CLASSES = {"matrix": 200, "dirichlet": 30, "histogram": 30, "isotonic": 30, "spline": 200}
-ALLOWED = 0.5  # standard errors above the best up to which a simpler method is chosen
+ALLOWED = 1.0  # standard errors above the best up to which a simpler method is chosen
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Selection:
     """The result of `select`.
 
     Attributes:
-        chosen: The simplest method whose nll lies within half a standard error of the best; never one
+        chosen: The simplest method whose nll lies within one error of the best; never one
             whose temperature is a limit, 0 or inf.
         best: The method with the least nll.
         candidates: All of them, from the simplest on.
@@ -118,7 +118,7 @@ def select(
     input: str = "logits",
     max_rows: int | None = None,
 ) -> Selection:
-    """Choose a calibrator by cross-validated nll: the simplest within half an error of the best.
+    """Choose a calibrator by cross-validated nll: the simplest within one error of the best.
 
     Args:
         logits, targets, sample_weight, ignore_index, where, input: As in `fit_temperature`.

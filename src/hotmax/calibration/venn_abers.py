@@ -3,8 +3,8 @@
 For a score s the calibration rows get one more, (s, 0) and then (s, 1); isotonic regression gives
 p0 and p1 at s, and p1 / (1 - p0 + p1) is the probability (Vovk, Petej and Fedorova, 2015). Both are
 constant on the scores and between them, and are computed for all at once: what isotonic
-regression of a prefix ends with is one pooled block and the isotonic regression of a shorter prefix,
-so that one number for each prefix tells all of it; so for suffixes.
+regression of a prefix ends with is one pooled block and that of a shorter prefix, so that
+one number for each prefix tells all of it; so for suffixes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,12 @@ from hotmax.calibration.two_classes import two_class, two_probabilities, two_sid
 
 Parameters = dict[str, Any]
 LARGEST_ODDS = 700.0
+
+
+def log_odds(yes: Array, no: Array) -> Array:
+    """Rounded, so that a shift of the logits leaves ties as they are."""
+    odds: Array = np.round(np.clip(yes - no, -LARGEST_ODDS, LARGEST_ODDS), 9)
+    return odds
 
 
 def last_blocks(weight: Array, hits: Array) -> list[tuple[int, float, float]]:
@@ -70,7 +76,7 @@ def with_one_more(weight: Array, hits: Array, label: float) -> Array:
 
 def fit_venn_abers(examples: Examples, penalty: float, bins: int) -> Parameters:
     yes, no, q, w = two_sided(examples)
-    scores, place = np.unique(np.clip(yes - no, -LARGEST_ODDS, LARGEST_ODDS), return_inverse=True)
+    scores, place = np.unique(log_odds(yes, no), return_inverse=True)
     weight, hits = np.bincount(place, w), np.bincount(place, w * q)
     low, high = with_one_more(weight, hits, 0.0), with_one_more(weight, hits, 1.0)
     # A score around which nothing changes is no knot.
@@ -86,7 +92,7 @@ def fit_venn_abers(examples: Examples, penalty: float, bins: int) -> Parameters:
 def apply_venn_abers(x: Array, parameters: Parameters) -> Array:
     knots = np.asarray(parameters["knots"])
     yes, no = two_class(x)
-    odds = np.clip(yes - no, -LARGEST_ODDS, LARGEST_ODDS)
+    odds = log_odds(yes, no)
     place = np.searchsorted(knots, odds, "left") + np.searchsorted(knots, odds, "right")
     p0, p1 = np.asarray(parameters["low"])[place], np.asarray(parameters["high"])[place]
     with np.errstate(divide="ignore"):
