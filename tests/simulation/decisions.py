@@ -1,4 +1,4 @@
-"""Guarantees of acceptance, false finds among groups, coverage of paired differences and of sets."""
+"""Guarantees of acceptance, false finds among groups, coverage of differences and of sets."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def pair(kind: str, rows: int, rng: np.random.Generator):
 
 @cache
 def true_change(kind: str):
-    return hm.calibration.compare(*pair(kind, 2 * POPULATION, np.random.default_rng(99)))
+    return hm.calibration.compare(*pair(kind, POPULATION, np.random.default_rng(99)))
 
 
 def compared_share(kind: str, rows: int, sets: int, seed: int) -> dict[str, float]:

@@ -34,15 +34,15 @@ class Field:
             if self.unknown and value == "nan":
                 return math.nan
             if value in ("inf", "-inf"):
-                value = float(value)  # type: ignore[arg-type]
+                value = float(value)
             if type(value) not in (int, float):
                 raise damaged(name, value)
-            value = float(value)  # type: ignore[arg-type]
+            value = float(value)
         if type(value) is not self.kind:
             raise damaged(name, value)
         if self.kind is str and value not in self.among:
             raise damaged(name, value)
-        if self.kind in (int, float) and not self.among[0] <= value <= self.among[1]:  # type: ignore[operator]
+        if self.kind in (int, float) and not self.among[0] <= value <= self.among[1]:
             raise damaged(name, value)
         return value
 

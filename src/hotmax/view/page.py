@@ -129,8 +129,8 @@ def made(report: Findings) -> str:
     split = "The rows that score are a test set of their own: "
     if not result.test_set:
         split = (
-            f"The {report.rows:,} rows were split at random (by a hash of seed {report.seed} and the "
-            "number of the row): "
+            f"The {report.rows:,} rows were split at random (by a hash of seed {report.seed} and "
+            "the number of the row): "
         )
     left = "; ".join(f"{method} {why}" for method, why in result.left_out)
     return (
