@@ -34,7 +34,7 @@ class Field:
             if self.unknown and value == "nan":
                 return math.nan
             if value in ("inf", "-inf"):
-                value = float(value)
+                value = float(str(value))
             if type(value) not in (int, float):
                 raise damaged(name, value)
             value = float(value)
