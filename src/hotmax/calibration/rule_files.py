@@ -37,7 +37,7 @@ class Field:
                 value = float(str(value))
             if type(value) not in (int, float):
                 raise damaged(name, value)
-            value = float(value)
+            value = float(value)  # type: ignore[arg-type]
         if type(value) is not self.kind:
             raise damaged(name, value)
         if self.kind is str and value not in self.among:
