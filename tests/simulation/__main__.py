@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import tables
 
 import hotmax as hm
-from simulation import advice, intervals, verdicts
+from simulation import advice, decisions, intervals, verdicts
 from simulation.models import CLASSES, SCALES
 
 Section = tuple[str, list[str], list[list[str]], list[str]]  # title, header, rows, what fails
@@ -100,10 +100,57 @@ def advice_section(sets: int, seed: int) -> Section:
     return title, ["model", *(f"{n:,} rows" for n in ADVICE_ROWS)], rows, failures
 
 
+def decision_section(sets: int, seed: int) -> Section:
+    rows, failures = [], []
+    for n in (100, 300, 1000):
+        for error in (0.05, 0.1, 0.2):
+            broken = decisions.broken_share(n, error, sets, seed)
+            rows.append([f"error above {error:.0%}, {n:,} rows", f"{broken:.1%}", "5% at most"])
+            if broken > 0.05 + 3 * (0.05 * 0.95 / sets) ** 0.5:
+                failures.append(f"acceptance: {rows[-1]}")
+            tell(rows[-1])
+    for groups in (5, 50):
+        found = decisions.found_share(groups, 100, max(sets // 2, 20), seed)
+        rows.append([f"one of {groups} calibrated groups found", f"{found:.1%}", "5% at most"])
+        if found > 0.05 + 3 * (0.05 * 0.95 / max(sets // 2, 20)) ** 0.5:
+            failures.append(f"groups: {rows[-1]}")
+        tell(rows[-1])
+    for kind in ("temperature", "near", "noise"):
+        for n in (200, 2000):
+            for name, held in decisions.compared_share(kind, n, sets, seed).items():
+                rows.append([f"{kind}, {n:,} rows: b - a of {name} held", f"{held:.1%}", "95%"])
+                if held < 0.93 - 3 * (0.05 * 0.95 / sets) ** 0.5:
+                    failures.append(f"compare: {rows[-1]}")
+                tell(rows[-1])
+    return f"Decisions, {sets} samples each", ["claim", "share", "stated"], rows, failures
+
+
+def set_section(sets: int, seed: int) -> Section:
+    rows, failures = [], []
+    for method in ("lac", "aps", "raps"):
+        for options in (
+            {},
+            {"randomize": False},
+            {"allow_empty": True},
+            {"class_conditional": True},
+        ):
+            held, error, size = decisions.set_share(sets, seed, method=method, **options)
+            name = f"{method} {', '.join(options) or 'as it is'}"
+            rows.append([name, f"{held:.2%} +- {error:.2%}", f"{size:.2f}"])
+            above = 0.93 if options.get("class_conditional") else 0.9 + 1 / 501
+            if not 0.9 - 3 * error <= held <= above + 3 * error:
+                failures.append(f"sets: {rows[-1]}")
+            tell(rows[-1])
+    title = f"Prediction sets at 90 %, {sets} resamples of 500 rows to fit and 500 to judge"
+    return title, ["sets", "hold the label", "mean size"], rows, failures
+
+
 def sections(sets: int, seed: int) -> Iterator[Section]:
     yield verdict_section(sets, seed)
     yield agreement_section(max(sets // 5, 50), seed)
     yield advice_section(sets, seed)
+    yield set_section(200, seed)
+    yield decision_section(max(sets // 10, 50), seed)
     yield coverage_section("ece", max(sets // 4, 50), seed)
     yield coverage_section("smooth_ece", max(sets // 20, 20), seed)
 

@@ -101,7 +101,7 @@ def test_the_page_is_accessible_and_its_ids_do_not_clash(page):
         for target in re.findall(r"url\(#([^)]*)\)", value or ""):
             assert target in ids
     pictures = found.tags.count("svg")
-    assert pictures == page.count('role="img"') == found.tags.count("desc") == 10
+    assert pictures == page.count('role="img"') == found.tags.count("desc") == 11
     assert found.tags.count("details") == found.tags.count("figure") == pictures
     assert ("html", "lang", "en") in found.attributes
     assert found.tags.count("h1") == 1

@@ -125,6 +125,7 @@ class Assessment:
         set_rows: (rows of their fit, rows of their score).
         set_coverage: The randomised sets "aps" at 90 %, by confidence, size and class.
         abstention: The share to hand to a person at each error rate, from these scoring rows.
+        test_set: Whether the scoring rows are a test set of their own, and not drawn from all.
     """
 
     fit_rows: int
@@ -140,6 +141,7 @@ class Assessment:
     set_rows: tuple[int, int]
     set_coverage: ConformalEvaluation
     abstention: Abstention
+    test_set: bool = False
 
     @property
     def before(self) -> MethodScore:
@@ -353,4 +355,5 @@ def assess(
         abstention=risk_sums(parts_of_examples(found.scoring), 1.0, seed).curve(
             np.array(TARGETS), LEVEL
         ),
+        test_set=first is not None,
     )

@@ -34,7 +34,7 @@ class Field:
             if self.unknown and value == "nan":
                 return math.nan
             if value in ("inf", "-inf"):
-                value = float(value)  # type: ignore[arg-type]
+                value = float(str(value))
             if type(value) not in (int, float):
                 raise damaged(name, value)
             value = float(value)  # type: ignore[arg-type]
@@ -42,7 +42,7 @@ class Field:
             raise damaged(name, value)
         if self.kind is str and value not in self.among:
             raise damaged(name, value)
-        if self.kind in (int, float) and not self.among[0] <= value <= self.among[1]:  # type: ignore[operator]
+        if self.kind in (int, float) and not self.among[0] <= value <= self.among[1]:
             raise damaged(name, value)
         return value
 

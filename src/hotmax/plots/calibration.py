@@ -245,11 +245,8 @@ def plot_abstention(result: Abstention, *, ax: Any = None) -> Any:
     sure = f"with a guarantee of {1 - result.level:.0%}"
     ax.plot(result.errors, result.guaranteed, "D--", color=VERMILION, markersize=4, label=sure)
     if result.error_of_all > 0.0:
-        ax.axvline(result.error_of_all, color=MUTED, linewidth=1, dashes=(4, 3))
-        ax.annotate(
-            " all accepted", (result.error_of_all, 1.0), color=MUTED, va="top", fontsize="small",
-            xycoords=("data", "axes fraction"),
-        )  # fmt: skip
+        said = f"all accepted: {100 * result.error_of_all:.3g} %"
+        ax.axvline(result.error_of_all, color=MUTED, linewidth=1, dashes=(4, 3), label=said)
     ax.set_xscale("log")
     ax.minorticks_off()
     shown = [t for t in (0.001, 0.003, 0.01, 0.03, 0.1, 0.3) if t >= 0.9 * result.errors.min()]

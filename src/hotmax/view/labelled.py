@@ -221,7 +221,8 @@ def labelled_sections(report: Findings, result: Assessment) -> list[str]:
         "<h2>Sets that hold the answer</h2>",
         "<p>Conformal prediction gives each row a set of classes that holds the right one as often "
         "as promised, if new rows are like these. lac makes small sets, aps sets that grow where "
-        f"the model is unsure, raps the same with a penalty on large ones. Thresholds from {result.set_rows[0]:,} rows, judged on "
+        f"the model is unsure, raps the same with a penalty "
+        f"on large ones. Thresholds from {result.set_rows[0]:,} rows, judged on "
         f"{result.set_rows[1]:,} others.</p>",
         sets_table(result),
         coverage_table(result, report.class_names),

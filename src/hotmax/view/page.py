@@ -126,11 +126,16 @@ def made(report: Findings) -> str:
         return "All rows were read; where fewer were used, they were drawn at random."
     result = report.assessment
     limits = ", ".join(f"{name} {most}" for name, most in MOST_CLASSES.items())
+    split = "The rows that score are a test set of their own: "
+    if not result.test_set:
+        split = (
+            f"The {report.rows:,} rows were split at random (by a hash of seed {report.seed} and "
+            "the number of the row): "
+        )
     left = "; ".join(f"{method} {why}" for method, why in result.left_out)
     return (
-        f"The {report.rows:,} rows were split at random (by a hash of seed {report.seed} and the "
-        "number of the row): "
-        f"{result.fit_rows:,} fit calibrators, {result.score_rows:,} score them, and no row does "
+        split
+        + f"{result.fit_rows:,} fit calibrators, {result.score_rows:,} score them, and no row does "
         "both. The temperature is fitted to all fitting rows; the others to at most "
         f"{MOST_ROWS:,} of them with {MOST_LOGITS:,} logits, drawn at random. The most classes "
         f"that a calibrator is tried on: {limits}; the others have no limit. "

@@ -14,7 +14,9 @@ from cyclopts import Parameter
 import hotmax as hm
 from hotmax.io.labels import text_lines
 from hotmax.io.one_file import existing
+from hotmax.io.parquet import opened_parquet
 from hotmax.io.places import files_in
+from hotmax.io.tables import open_text
 from hotmax.view.cli.options import (
     BLOCK_READING,
     COMMON,
@@ -68,8 +70,8 @@ def report(
     title
         Of the page.
     by
-        Calibration by group: an array of an .npz with a group for each row, or a file with one on
-        each line (.txt, .npy).
+        Calibration by group: an array of an .npz or a column of a table with a group for each row,
+        or a file with one on each line (.txt, .npy). A table's logits are then named by --logits.
     calibrator
         The JSON file of a calibrator: the report is about its probabilities.
     test
@@ -131,16 +133,32 @@ def groups_of(by: str, files: tuple[str, ...]) -> Any:
         return np.array(text_lines(other))
     parts = []
     for name in files_in(list(files)):
-        if Path(name).suffix.lower() != ".npz":
-            raise ValueError(
-                f"--by {by}: {name} is not an .npz; give a file with a group on each line, "
-                "such as --by groups.txt"
-            )
-        with np.load(existing(name), allow_pickle=False) as arrays:
-            if by not in arrays.files:
-                raise ValueError(f"{name} has no array {by!r}, only {', '.join(arrays.files)}")
-            parts.append(arrays[by])
+        parts.append(column_of(by, name))
     return np.concatenate(parts)
+
+
+def column_of(by: str, name: str) -> Any:
+    """An array of an .npz, or a column of a table."""
+    file, known = existing(name), []
+    kind = file.suffix.lower()
+    if kind == ".npz":
+        with np.load(file, allow_pickle=False) as arrays:
+            if by in arrays.files:
+                return arrays[by]
+            known = arrays.files
+    elif kind in (".csv", ".tsv"):
+        text = open_text(file)
+        known = text.header or []
+        if by in known:
+            return np.array([cells[known.index(by)] for _, cells in text.data()])
+    elif kind == ".parquet":
+        with opened_parquet(file) as table:
+            known = table.schema_arrow.names
+            if by in known:
+                return table.read([by]).column(0).to_numpy()
+    else:
+        raise ValueError(f"--by {by}: {name} has no columns; give a file, such as --by groups.txt")
+    raise ValueError(f"{name} has no column {by!r}, only {', '.join(known)}")
 
 
 def apply(
