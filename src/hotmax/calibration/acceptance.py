@@ -337,10 +337,10 @@ def risk_sums(rows: RowParts, temperature: float, seed: int) -> RiskSums:
         RowSumsAt(temperature, BINS, False, part) for part in (pilot, replace(pilot, held=False))
     ]
     states = rows.run(Together(tuple(jobs))).states
-    found = [counts_of(state) for state in states]
-    if not (found[0].any() or found[1].any()):
+    of_pilot, of_testing = (counts_of(state) for state in states)
+    if not (of_pilot.any() or of_testing.any()):
         raise no_rows()
-    return RiskSums(states[0].edges, *found, rows.classes, temperature)
+    return RiskSums(states[0].edges, of_pilot, of_testing, rows.classes, temperature)
 
 
 def checked_target(error: object, level: object) -> tuple[float, float]:

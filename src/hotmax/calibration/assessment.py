@@ -18,13 +18,14 @@ from hotmax.calibration.binning import BINS
 from hotmax.calibration.chance import LEVEL
 from hotmax.calibration.estimate import NORMAL, Estimate
 from hotmax.calibration.examples import Examples
-from hotmax.calibration.families import FAMILIES, logits_of
+from hotmax.calibration.families import FAMILIES
 from hotmax.calibration.method_score import (
     UNCALIBRATED,
     MethodScore,
     method_score,
     share_estimate,
 )
+from hotmax.calibration.mixture import logits_of
 from hotmax.calibration.passes import Tell, Together
 from hotmax.calibration.ranks import groups_aurc, groups_risk
 from hotmax.calibration.reliability import RiskCoverage, wilson

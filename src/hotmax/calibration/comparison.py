@@ -148,13 +148,24 @@ class ComparisonState:
         """The comparison of all rows so far."""
         if not self.rows:
             raise no_rows()
-        each = [[normal_estimate(self.sums, 2 * (3 * m + k), self.rows) for k in range(3)]
-                for m in range(len(METRICS))]  # fmt: skip
+        first_model, second_model, change = (
+            {
+                name: normal_estimate(self.sums, 2 * (3 * m + k), self.rows)
+                for m, name in enumerate(METRICS)
+            }
+            for k in range(3)
+        )
         error, first, second = self.ece_change()
-        a = {name: each[m][0].value for m, name in enumerate(METRICS)} | {"ece": first}
-        b = {name: each[m][1].value for m, name in enumerate(METRICS)} | {"ece": second}
-        changes = (each[m][2] for m in range(len(METRICS)))
-        return Comparison(self.rows, a, b, *changes, error, self.agreed / self.rows)
+        return Comparison(
+            rows=self.rows,
+            a={name: one.value for name, one in first_model.items()} | {"ece": first},
+            b={name: one.value for name, one in second_model.items()} | {"ece": second},
+            nll=change["nll"],
+            brier=change["brier"],
+            accuracy=change["accuracy"],
+            ece=error,
+            agreement=self.agreed / self.rows,
+        )
 
     def ece_change(self) -> tuple[Estimate, float, float]:
         """The change of the ECE, with the standard error of its linear part, from joint cells."""

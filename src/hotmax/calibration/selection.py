@@ -14,7 +14,8 @@ from hotmax._core.checks import as_integer, as_seed
 from hotmax.calibration.binning import BINS
 from hotmax.calibration.calibrators import Calibrator, calibrator_for
 from hotmax.calibration.examples import Examples, label_matrix
-from hotmax.calibration.families import FAMILIES, SMALLEST_POSITIVE, logits_of, used
+from hotmax.calibration.families import FAMILIES, SMALLEST_POSITIVE
+from hotmax.calibration.mixture import logits_of, used
 from hotmax.calibration.one_standard_error import compare_losses, mean_and_error
 from hotmax.calibration.reservoir import rows_to_fit
 from hotmax.calibration.row_parts import RowParts, Split, row_parts

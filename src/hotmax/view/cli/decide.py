@@ -215,11 +215,11 @@ def compare(
         differ = np.flatnonzero(np.asarray(first.labels) != np.asarray(second.labels))
         if differ.size:
             raise ValueError(f"{a} and {b}: the labels of row {differ[0]} differ")
-        p = [
+        p, q = (
             hm.softmax(np.asarray(one.logits, np.float64)) if path is None else applied(one, path)
             for one, path in zip(pair, (calibrator_a, calibrator_b), strict=True)
-        ]
-        result = hm.calibration.compare(*p, first.labels, input="probabilities")
+        )
+        result = hm.calibration.compare(p, q, first.labels, input="probabilities")
     if common.json:
         names = ("nll", "brier", "accuracy", "ece")
         changes = {
