@@ -36,6 +36,11 @@ class LawResult:
     detail: str
 
 
+def teaches(law: Law, case: Case) -> bool:
+    """Does this input show what is wrong with a softmax that fails on it?"""
+    return law.teaches is None or law.teaches(case)
+
+
 def run(law: Law, subject: Subject, axis: int, seed: int) -> LawResult:
     """Try a law on a subject."""
     if not subject.has(law.needs):
@@ -43,7 +48,7 @@ def run(law: Law, subject: Subject, axis: int, seed: int) -> LawResult:
     tried, worst, refusals = 0, 0.0, {}
     for dtype in filter(subject.takes, law.dtypes):
         rng = np.random.default_rng([seed, law.number, law.dtypes.index(dtype)])
-        for case in sorted(law.cases(rng, dtype), key=lambda case: not law.teaches(case)):
+        for case in sorted(law.cases(rng, dtype), key=lambda case: not teaches(law, case)):
             if not law.domain(case):
                 continue
             try:
@@ -76,7 +81,7 @@ def attempt(law: Law, subject: Subject, axis: int, case: Case) -> Trial:
 def shrink(law: Law, subject: Subject, axis: int, case: Case, trial: Trial) -> tuple[Case, Trial]:
     """The smallest case found that still breaks the law, is in its domain and teaches as before."""
     left = law.attempts
-    must_teach = law.teaches(case)
+    must_teach = teaches(law, case)
     if len(case.x) > SHORT_ROW and len(set(case.x)) == 1:
         case, trial = shorten(law, subject, axis, case, trial)
     seen = {_key(case)}
@@ -87,7 +92,7 @@ def shrink(law: Law, subject: Subject, axis: int, case: Case, trial: Trial) -> t
             if _key(candidate) in seen or cost(candidate) >= cost(case):
                 continue
             seen.add(_key(candidate))
-            if not law.domain(candidate) or (must_teach and not law.teaches(candidate)):
+            if not law.domain(candidate) or (must_teach and not teaches(law, candidate)):
                 continue
             if left == 0:
                 return case, trial
