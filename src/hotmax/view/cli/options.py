@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -81,8 +82,7 @@ class BlockReading(Reading):
             found = self.read(files[0])
             yield Input(found.source, found, None)
             return
-        client = None if self.cluster is None else client_of(self.cluster)
-        try:
+        with connected(self.cluster) as client:
             source = hm.io.source(
                 list(files),
                 self.labels,
@@ -92,9 +92,22 @@ class BlockReading(Reading):
                 cluster=client,
             )
             yield Input(source.name, None, source)
-        finally:
-            if client is not None:
-                client.close()
+
+
+@contextmanager
+def connected(cluster: str | None) -> Iterator[Any]:
+    """A client of the cluster, if there is one. Its log is silent: errors are told in one line."""
+    if cluster is None:
+        yield None
+        return
+    client = client_of(cluster)
+    logged = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with client:
+            yield client
+    finally:
+        logging.disable(logged)
 
 
 def is_small(name: str) -> bool:

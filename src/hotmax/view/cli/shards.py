@@ -19,7 +19,7 @@ import hotmax as hm
 from hotmax._core.arrays import Array
 from hotmax._core.files import whole
 from hotmax.io.places import absolute
-from hotmax.view.cli.options import BlockReading, Input
+from hotmax.view.cli.options import BlockReading, Input, connected
 from hotmax.view.cli.output import Progress
 from hotmax.view.cli.row_errors import naming_the_file
 
@@ -171,10 +171,8 @@ def written(
             yield checked(write_one(*call, reading))
         return
     from hotmax._backends.dask_tasks import RETRIES, completed
-    from hotmax.io.sources import client_of
 
-    client = client_of(reading.cluster)
-    with client:
+    with connected(reading.cluster) as client:
         futures = [
             client.submit(write_one, *call, reading, retries=RETRIES, pure=False) for call in calls
         ]
