@@ -34,7 +34,7 @@ def test_limits_are_saved_too(tmp_path):
     for labels, temperature in ((z.argmax(1), 0.0), (z.argmin(1), math.inf)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            c.TemperatureScaling().fit(z, labels).save(tmp_path / "t.json")
+            c.TemperatureScaling().fit(z, labels).save(tmp_path / "t.json", force=True)
         loaded = c.load(tmp_path / "t.json")
         assert type(loaded) is c.TemperatureScaling
         assert loaded.temperature_ == temperature
@@ -98,6 +98,17 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
     before = (tmp_path / "x.json").read_text()
     monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(OSError, match="full"):
-        fitted.save(tmp_path / "x.json")
+        fitted.save(tmp_path / "x.json", force=True)
     assert (tmp_path / "x.json").read_text() == before
     assert os.listdir(tmp_path) == ["x.json"]
+
+
+def test_save_overwrites_only_when_told(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text("mine")
+    fitted = c.Calibrator("vector").fit(*sample())
+    with pytest.raises(FileExistsError, match="exists already"):
+        fitted.save(path)
+    assert path.read_text() == "mine"
+    fitted.save(path, force=True)
+    assert c.load(path).method == "vector"

@@ -85,6 +85,22 @@ def test_calibrate():
         c.calibrate(object(), X, y)
 
 
+@pytest.mark.parametrize("model", [LogisticRegression(), GaussianNB()])
+def test_the_calibrator_of_a_classifier_is_saved(model, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = np.array(["c", "a", "b"])[(X + rng.gumbel(size=(300, 3))).argmax(1)]
+    calibrated = c.calibrate(model.fit(X[:100], y[:100]), X[100:], y[100:])
+    path = tmp_path / "calibrator.json"
+    calibrated.save(path)
+    joined = c.CalibratedClassifier(model, c.load(path))
+    np.testing.assert_array_equal(joined.predict_proba(X), calibrated.predict_proba(X))
+    assert joined.predict(X).tolist() == calibrated.predict(X).tolist()
+    with pytest.raises(FileExistsError, match="exists already"):
+        calibrated.save(path)
+    calibrated.save(path, force=True)
+
+
 @pytest.mark.parametrize("method", ["temperature", "vector", "isotonic", "histogram"])
 def test_classifiers_that_give_zeros(method):
     """A forest that has seen no leaf with the label: the optimum of clipped probabilities."""

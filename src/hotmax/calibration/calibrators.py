@@ -186,7 +186,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen: Array = self.classes_[p.argmax(-1)]
         return chosen
 
-    def save(self, path: str | os.PathLike[str], *, force: bool = True) -> None:
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the fitted calibrator as JSON: whole, or not at all.
 
         Args:
@@ -194,6 +194,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             force: Whether to overwrite a file that is there.
 
         Raises:
+            FileExistsError: If the file is there, without `force`.
             ValueError: If `load` could not read it: more than 128 MiB, or numbers so large that
                 the map would overflow.
         """
@@ -363,6 +364,14 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def predict(self, X: object) -> Array:
         chosen: Array = self.classes_[self.predict_proba(X).argmax(1)]
         return chosen
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the calibrator as JSON, as `Calibrator.save` does; the estimator is not written.
+
+        Save the estimator by its own means, and join the two again with
+        `CalibratedClassifier(estimator, load(path))`.
+        """
+        self.calibrator.save(path, force=force)
 
 
 def calibrate(
