@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-CURVES = ["class_temperature", "softplus", "spline", "quadratic"]
-MANY = ["identity", "temperature", "ensemble", "vector", "matrix", "dirichlet", *CURVES]
+MANY = ["identity", "temperature", "ensemble", "vector", "matrix", "dirichlet"]
 ONE_BY_ONE = ["isotonic", "histogram"]
-TWO = ["platt", "beta", "venn_abers"]
+TWO = ["platt", "beta"]
 
 
 def classes_of(method):
