@@ -160,8 +160,7 @@ def write_table(path, logits, labels, group):
             writer.writerow([*row, NAMES[label], site])
     if path.endswith("parquet"):
         pytest.importorskip("pyarrow")
-        from pyarrow import csv as tables
-        from pyarrow import parquet
+        from pyarrow import csv as tables, parquet
 
         parquet.write_table(tables.read_csv("p.csv"), path)
 
