@@ -25,7 +25,7 @@ def test_an_estimator_with_text_labels():
     assert result.class_names == ("ant", "bee", "cat")
     want = hm.report(model.decision_function(Z[200:]), Y[200:])
     assert first(result) == first(want)
-    with pytest.raises(ValueError, match="y must hold classes of the estimator, got .*'dog'"):
+    with pytest.raises(ValueError, match=r"y must hold classes .*'dog'"):
         hm.report(model, Z[:2], ["ant", "dog"])
     with pytest.raises(TypeError, match="X and y must be given"):
         hm.report(model, Z)
