@@ -218,7 +218,8 @@ class Page:
 def reports(monkeypatch):
     calls = []
 
-    def report(logits, labels=None, class_names=None, *, title=None, seed=0, progress=None):
+    def report(logits, labels=None, class_names=None, *, title=None, seed=0, progress=None, **more):
+        assert more == {"by": None, "calibrator": None, "test": None}
         progress("working", 0.5)
         calls.append((np.asarray(logits), labels, class_names, title, seed))
         return Page()

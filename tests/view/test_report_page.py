@@ -155,7 +155,12 @@ def test_the_same_bytes_again_and_no_figure_left(page):
 
 @pytest.mark.parametrize(
     ("rows", "classes"),
-    [(2, 2), (9, 3), pytest.param(50_000, 3, marks=pytest.mark.slow), (3000, 150)],
+    [
+        (2, 2),
+        (9, 3),
+        pytest.param(50_000, 3, marks=pytest.mark.slow),
+        pytest.param(3000, 150, marks=pytest.mark.slow),
+    ],
 )
 def test_any_size_is_under_500_kilobytes(rows, classes):
     z, y = sample(rows, classes)

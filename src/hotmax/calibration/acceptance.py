@@ -147,6 +147,8 @@ class AcceptanceEvaluation:
     rows: int
 
     def __str__(self) -> str:
+        if math.isnan(self.error.value):
+            return f"none of {self.rows} rows is accepted (target {self.target:.2%})"
         low, high = self.error.interval
         return (
             f"{self.accepted.value:.1%} of {self.rows} rows are accepted; "

@@ -78,6 +78,10 @@ def decide(
     ) if value is not None]  # fmt: skip
     if len(chosen) > 1:
         raise ValueError(f"{' and '.join(chosen)} exclude each other: give one of them")
+    if out is not None and not chosen:
+        raise ValueError("--out needs --error, --precision, --rule or --costs")
+    if out is not None and (costs or rule) and out.suffix.lower() != ".npz":
+        raise ValueError(f"{out}: the name must end in .npz, which is what is written")
     check_free(out, force)
     matrix = None if costs is None else read_costs(costs)
     fitted = None if rule is None else hm.calibration.load_acceptance(existing(rule))
@@ -106,16 +110,17 @@ def decide(
     if out is not None:
         if matrix is not None or fitted is not None:
             write_arrays(out, arrays)
-        elif chosen:
-            result.save(out, force=force)
         else:
-            raise ValueError("--out needs --error, --precision, --rule or --costs")
+            result.save(out, force=force)
     if common.json:
         data: dict[str, Any] = {"source": found.name, "out": None if out is None else str(out)}
         if matrix is not None:
             data |= arrays
         elif fitted is not None:
             data |= {"accepted": float(accepted.mean()), "rows": int(accepted.size)}
+            if result is not None:
+                wrong = result.error
+                data |= {"error": {"value": wrong.value, "interval": wrong.interval}}
         else:
             data |= {
                 field.name: getattr(result, field.name) for field in dataclasses.fields(result)
@@ -123,7 +128,7 @@ def decide(
         say_json(data)
         return
     say(str(found))
-    if fitted is not None:
+    if fitted is not None and result is None:
         say(f"{accepted.mean():.1%} of {accepted.size} rows are accepted, "
             f"{1 - accepted.mean():.1%} handed to a person")  # fmt: skip
     if result is not None:
@@ -172,8 +177,6 @@ def in_memory(logits: Any, name: str) -> Any:
 def write_arrays(out: Path, arrays: dict[str, Any]) -> None:
     from hotmax._core.files import whole
 
-    if out.suffix.lower() != ".npz":
-        raise ValueError(f"{out}: the name must end in .npz, which is what is written")
     with whole(out, force=True) as file:
         np.savez(file, **arrays)
 

@@ -96,6 +96,11 @@ def report(
             title = title or Path(files[0]).name
         own = None if calibrator is None else hm.calibration.load(existing(calibrator))
         groups = None if by is None else groups_of(by, files)
+        if by is not None and reading.logits is None and by in (found.class_names or ()):
+            raise ValueError(
+                f"{found.name}: column {by!r} is that of --by, and no class: say by --logits what "
+                "the columns of logits begin with"
+            )
         others = None
         if test is not None:
             more = reading.read(test)
@@ -126,6 +131,8 @@ def report(
 
 def groups_of(by: str, files: tuple[str, ...]) -> Any:
     """The group of each row: an array of each .npz, or another file."""
+    if not files:
+        raise ValueError("--by needs a FILE: the demo has no groups")
     if Path(by).suffix.lower() in (".npy", ".txt"):
         other = existing(by)
         if other.suffix.lower() == ".npy":
