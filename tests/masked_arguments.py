@@ -94,6 +94,7 @@ MEASURED_ALSO = {
     "where": np.ones((60, 3), bool),
     "temperature": np.ones(1),
 }
+COMPARED = {"a": MANY, "b": MANY / 2, "labels": MANY_LABELS}
 UNLABELLED = {"logits": left_out, "where": disallowed}
 
 
@@ -340,8 +341,8 @@ TABLE: dict[str, Entry] = {
     "report": Entry(
         lambda **given: vars(hm.report(**given).shape),
         {"logits": MANY},
-        {"logits": ABSENT, "labels": refused},
-        {"labels": MANY_LABELS},
+        {"logits": ABSENT, "labels": refused, "by": refused},
+        {"labels": MANY_LABELS, "by": np.arange(60) % 2},
     ),
     **{
         f"calibration.{name}": measured(getattr(hm.calibration, name))
@@ -388,6 +389,54 @@ TABLE: dict[str, Entry] = {
     ),
     "calibration.EvaluationState.update": measured(
         lambda **given: hm.calibration.EvaluationState().update(**given).result()
+    ),
+    "calibration.acceptance": labelled(
+        lambda **given: hm.calibration.acceptance(error=0.3, **given), "sample_weight"
+    ),
+    "calibration.abstention": labelled(
+        lambda **given: hm.calibration.abstention(errors=[0.3], **given), "sample_weight"
+    ),
+    "calibration.Acceptance.accept": Entry(
+        lambda **given: hm.calibration.acceptance(MANY, MANY_LABELS, error=0.3).accept(**given),
+        {"logits": MANY},
+        UNLABELLED,
+        MEASURED_ALSO,
+    ),
+    "calibration.Acceptance.evaluate": labelled(
+        lambda **given: hm.calibration.acceptance(MANY, MANY_LABELS, error=0.3).evaluate(**given),
+        "temperature",
+        "sample_weight",
+    ),
+    "calibration.by_group": Entry(
+        hm.calibration.by_group,
+        {"logits": MANY, "labels": MANY_LABELS, "groups": np.arange(60) % 2},
+        {
+            "logits": left_out,
+            "labels": ignored,
+            "groups": refused,
+            "where": disallowed,
+            "temperature": refused,
+        },
+        MEASURED_ALSO,
+    ),
+    "calibration.compare": Entry(
+        hm.calibration.compare, COMPARED, dict.fromkeys(COMPARED, ABSENT) | {"labels": ignored}
+    ),
+    "calibration.ComparisonState.update": Entry(
+        lambda **given: hm.calibration.ComparisonState().update(**given).result(),
+        COMPARED,
+        dict.fromkeys(COMPARED, ABSENT) | {"labels": ignored},
+    ),
+    "calibration.decide": Entry(
+        lambda **given: hm.calibration.decide(input="logits", **given),
+        {"probabilities": X, "costs": 1.0 - np.eye(3)},
+        {
+            "probabilities": left_out,
+            "costs": refused,
+            "where": disallowed,
+            "temperature": refused,
+        },
+        {"where": TRUE, "temperature": np.ones(1)},
     ),
     "conformal.fit": labelled(conformal.fit),
     "conformal.Conformal.sets": Entry(

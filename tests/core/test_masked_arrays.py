@@ -33,7 +33,9 @@ end step draws count base per_row probabilities title input progress bins binnin
 debiased interval score curve candidates folds method penalty coverage free path estimator
 calibrator other level C fit_intercept class_weight solver tol max_iter warm_start verbose shape
 dtype force subject subjects only result ax figure class_names intercept after
-points extent queries keys features label shift prior max_rows cluster client parts name has_labels
+points extent queries keys features label shift prior max_rows cluster client parts name
+has_labels runner
+error errors precision level randomize allow_empty class_conditional calibrator test
 """
 # One number each in these, though an array elsewhere.
 ONE_NUMBER = {
@@ -52,6 +54,9 @@ ONE_NUMBER = {
     *((name, "seed") for name in ("report", "calibration.select", "laws.check", "laws.compare")),
     *((name, "seed") for name in ("calibration.Calibrator.__init__", "conformal.fit")),
     ("plots.attention_scaling", "seed"),
+    ("calibration.compare", "temperatures"),
+    ("calibration.ComparisonState.update", "temperatures"),
+    *((f"calibration.{name}", "seed") for name in ("acceptance", "abstention", "by_group")),
 }
 ONE_NUMBER |= {
     ("Sampler.add", "seed"),
@@ -59,7 +64,11 @@ ONE_NUMBER |= {
     ("truncate", "bias"),
     ("top_logprobs", "k"),
 }
-PARTITIONS = {"partial_fit": ("classes",), "temperature_for_entropy": ("target",)}
+PARTITIONS = {
+    "partial_fit": ("classes",),
+    "temperature_for_entropy": ("target",),
+    "decide": ("probabilities",),
+}
 
 
 def public() -> Iterator[tuple[str, Any]]:

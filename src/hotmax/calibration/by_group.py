@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._core.arrays import Array
+from hotmax._core.arrays import Array, refuse_masked
 from hotmax._core.checks import as_seed
 from hotmax.calibration.binning import (
     BINS,
@@ -166,6 +166,7 @@ def holm(p_values: Array) -> Array:
 
 def as_codes(groups: object, rows: int) -> tuple[list[str], Array]:
     """(names, the number of each row's group), checked."""
+    refuse_masked(groups, "groups")
     given = np.asarray(groups)
     if given.shape != (rows,):
         raise ValueError(f"groups must have shape {(rows,)}, one for each row, got {given.shape}")

@@ -105,10 +105,10 @@ class ComparisonState:
             )
         if not pair[0].labels.size:
             raise ValueError("labels must be integers, one for each row")
-        self.add(pair, [one_temperature(one) for one in temperatures])
+        self._add(pair, [one_temperature(one) for one in temperatures])
         return self
 
-    def add(self, pair: list[Examples], temperatures: list[float]) -> None:
+    def _add(self, pair: list[Examples], temperatures: list[float]) -> None:
         there = np.flatnonzero(pair[0].weight_of_rows() > 0)
         if not there.size:
             return
@@ -184,11 +184,11 @@ class ComparisonState:
         change = errors[1] - errors[0]
         variance = float((count * (influence - change) ** 2).sum()) / self.rows
         width = float(NORMAL * np.sqrt(variance / self.rows))
-        first, second = self.sign_noise(count, bins, excess)
+        first, second = self._sign_noise(count, bins, excess)
         ends = change - width - second, change + width + first
         return Estimate(change, ends), errors[0], errors[1]
 
-    def sign_noise(self, count: Array, bins: Array, excess: Array) -> list[float]:
+    def _sign_noise(self, count: Array, bins: Array, excess: Array) -> list[float]:
         """How far noise may have pushed the ECE of each up: bins whose gap may have either sign.
 
         The mean of abs(gap) exceeds the abs of the mean by sqrt(2 / pi) standard errors at most.
@@ -263,8 +263,8 @@ def compare(
     """Two models or calibrators on the same rows: b - a of nll, Brier score, accuracy and ECE.
 
     Differences are taken row by row, so that what both find hard cancels. Means have intervals of
-    1.96 standard errors; so has the ECE, widened by
-    how far noise may have pushed each of the two up.
+    1.96 standard errors; so has the ECE, widened by how far noise may have pushed each of the two
+    up.
 
     Args:
         a, b: Logits, or probabilities, of the same rows; or two Sources, read in blocks.

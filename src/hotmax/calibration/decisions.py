@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hotmax._core.arrays import Array
+from hotmax._core.arrays import Array, refuse_masked
 from hotmax.calibration.conformal import unlabelled
 from hotmax.calibration.examples import one_temperature, read_rows, shape_of
 from hotmax.calibration.scores import row_probabilities
@@ -42,6 +42,7 @@ class Decisions:
 
 def as_costs(costs: object, classes: int) -> Array:
     """A matrix of costs, (classes, decisions), checked."""
+    refuse_masked(costs, "costs")
     try:
         matrix = np.array(costs, np.float64)
     except (TypeError, ValueError):
