@@ -36,6 +36,7 @@ from hotmax._kernels.softmax.tiles import LONGEST_TILED
 
 ndarray, empty = np.ndarray, np.empty
 LAST = -1  # Python has one object for it, so `is` tells it from -1.0 at once
+MOST_DIMENSIONS = 4  # that calls are compiled for; arrays with more are seen as rows
 SMALL = 4096  # entries that are not worth sharing, nor releasing the GIL for
 
 # Calls of kernels on small arrays, by the number of dimensions: None until they are needed.
@@ -102,7 +103,16 @@ def is_readable(x: Array) -> bool:
 
 def small_call_of(calls: Calls, x: Array, out_dimensions: int) -> Callable[..., None]:
     """The call of kernels on small arrays like x, compiled or loaded."""
-    call = calls[x.ndim] = small_call(x.dtype, x.ndim, out_dimensions)
+    if x.ndim <= MOST_DIMENSIONS:
+        call = small_call(x.dtype, x.ndim, out_dimensions)
+    else:
+        flat = small_call(x.dtype, 2, min(out_dimensions, 2))
+
+        def call(function: int, x: Array, out: Array, temperature: float) -> None:
+            rows = x.reshape(-1, x.shape[-1])
+            flat(function, rows, out if out.ndim == 1 else out.reshape(rows.shape), temperature)
+
+    calls[x.ndim] = call
     return call
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 import hotmax as hm
 from hotmax.view.cli.bench import bench
 from hotmax.view.cli.calibrate import calibrate
+from hotmax.view.cli.compile import compile
 from hotmax.view.cli.decide import compare, decide
 from hotmax.view.cli.doctor import doctor
 from hotmax.view.cli.evaluate import evaluate
@@ -38,6 +39,7 @@ COMMANDS: tuple[Callable[..., Any], ...] = (
     tour,
     laws,
     bench,
+    compile,
     doctor,
 )
 UNWRAPPED = 1000  # columns of help in a pipe: a line for each option
