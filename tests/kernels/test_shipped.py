@@ -172,10 +172,11 @@ SCRIPT = """
 """
 
 RECORD = """
-    numba_internals.RECORDED = {}
+    from hotmax._kernels.compiler import recording
+    numba_internals.RECORDING = recording.Recording([level])
     """
 WRITE = """
-    codes = [(k, n, c) for k, (n, c) in numba_internals.RECORDED.items()]
+    codes = [(k, n, c[level]) for k, (n, c) in numba_internals.RECORDING.taken().items()]
     shipped.write(shipped.FOLDER / f"{level}.bin", shipped.provenance(level), codes)
     """
 NOWHERE = {"NUMBA_CACHE_LOCATOR_CLASSES": "ZipCacheLocator"}  # no directory to keep anything in

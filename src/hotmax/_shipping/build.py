@@ -20,29 +20,28 @@ from pathlib import Path
 from hotmax._core import threads
 from hotmax._kernels.compiler import shipped
 
-Codes = dict[str, tuple[str, bytes]]
+Codes = dict[str, tuple[str, dict[str, bytes]]]  # by key: name, and code for each level
 Progress = Callable[[str, float], None]
 
 
-def compile_unit(unit: str, record: bool) -> Codes:
-    """In a process of its own: make the calls of a unit; what they compiled, if it is recorded."""
-    from hotmax._kernels.compiler import numba_internals
+def compile_unit(unit: str, levels: tuple[str, ...]) -> Codes:
+    """In a process of its own: make the calls of a unit; what they compiled, for these levels."""
+    from hotmax._kernels.compiler import numba_internals, recording
     from hotmax._shipping import calls
 
     threads.set_threads(2)  # so that the loops of threads are compiled too
-    if record and numba_internals.RECORDED is None:
-        numba_internals.RECORDED = {}
+    if levels and numba_internals.RECORDING is None:
+        numba_internals.RECORDING = recording.Recording(levels)
     calls.run(unit)
-    recorded = numba_internals.RECORDED or {}
-    found = dict(recorded)
-    recorded.clear()
-    return found
+    return numba_internals.RECORDING.taken() if levels else {}
 
 
 def compile_all(
-    processes: int | None = None, progress: Progress | None = None, record: bool = False
+    processes: int | None = None,
+    progress: Progress | None = None,
+    levels: tuple[str, ...] = (),
 ) -> Codes:
-    """Compile what all public functions need; return the code if it is recorded."""
+    """Compile what all public functions need; return the code for these levels, if any."""
     from hotmax._shipping import calls
 
     units = [unit for unit in calls.units() if calls.is_installed(unit)]
@@ -50,7 +49,7 @@ def compile_all(
     failures: list[str] = []
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     with ProcessPoolExecutor(processes or allowed, mp_context=get_context("spawn")) as pool:
-        jobs = {pool.submit(compile_unit, unit, record): unit for unit in units}
+        jobs = {pool.submit(compile_unit, unit, levels): unit for unit in units}
         for number, job in enumerate(as_completed(jobs), 1):
             error = job.exception()
             if error is None:
@@ -81,20 +80,18 @@ def environment(**variables: str) -> Iterator[None]:
 
 def build(folder: Path, levels: list[str], progress: Progress | None = None) -> None:
     """Write one archive for each level into the folder."""
+    start = time.monotonic()
+    lowest = list(shipped.levels())[-1]  # what example calls run, whatever this processor has
+    with tempfile.TemporaryDirectory() as cache:
+        target = {"NUMBA_CPU_NAME": lowest, "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": cache}
+        with environment(**target):
+            codes = compile_all(progress=progress, levels=tuple(levels))
     for level in levels:
-        start = time.monotonic()
-        with tempfile.TemporaryDirectory() as cache:
-            target = {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": cache}
-            with environment(**target):
-                codes = compile_all(progress=progress, record=True)
         path = folder / f"{level}.bin"
-        entries = ((key, name, code) for key, (name, code) in codes.items())
+        entries = ((key, name, code[level]) for key, (name, code) in codes.items())
         count = shipped.write(path, shipped.provenance(level), entries)
-        print(
-            f"{path}: {count} kernels, {path.stat().st_size / 1e6:.1f} MB, "
-            f"{time.monotonic() - start:.0f} s",
-            flush=True,
-        )
+        print(f"{path.name}: {count} kernels, {path.stat().st_size / 1e6:.1f} MB")
+    print(f"compiled in {time.monotonic() - start:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

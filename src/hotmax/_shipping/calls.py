@@ -27,7 +27,7 @@ from hotmax._shipping.examples import Scene
 from hotmax.calibration.request import MetricOptions
 
 # Largest result: a Hessian has as many entries as classes cubed.
-MOST_ENTRIES = 1 << 21
+MOST_ENTRIES = 1 << 17
 REFUSED = (TypeError, ValueError)
 
 # Public functions that are not over arrays of logits or compute by other public functions.
@@ -53,11 +53,18 @@ def needed_libraries(name: str) -> bool:
 
 def units() -> list[str]:
     """Pieces of work for processes, the longest first."""
-    names = sorted(functions(), key=lambda name: name not in LONG_UNITS)
-    return [*names[: len(LONG_UNITS)], *SPECIAL, *names[len(LONG_UNITS) :]]
+    return sorted(
+        [*SPECIAL, *functions()],
+        key=lambda unit: LONGEST.index(unit) if unit in LONGEST else len(LONGEST),
+    )
 
 
-LONG_UNITS = ("cross_entropy", "attention_vjp", "sample", "attention", "truncate", "softmax")
+# By the time that they take to compile. Those that share most of their kernels are apart, so that
+# two processes do not compile the same at the same time.
+LONGEST = (
+    *("docstrings", "attention_vjp", "sample", "softmax", "cross_entropy", "report"),
+    *("PyTorch", "attention", "truncate", "Dask", "laws"),
+)
 
 
 def is_installed(unit: str) -> bool:
@@ -128,7 +135,8 @@ def calls(
     for each, values in given.items():
         picks = [(each, i) for i in range(len(values))]
         free = each not in parameters or parameters[each].default is not inspect.Parameter.empty
-        (options if free else required).append(picks)
+        # Labels may be left out only where a source of rows brings them.
+        (options if free and each != "targets" else required).append(picks)
     first = next(iter(parameters))
     for picked in itertools.product(*required):
         for count in range(scene.options + 1):

@@ -174,6 +174,7 @@ OPTIONS: dict[str, Values] = {
     "progress": only(),
     "method": only(),
     "penalty": only(),
+    "prior": only(1.0),
 }
 
 

@@ -148,19 +148,10 @@ class LazyCache:
             with suppress(Exception):
                 loaded = self.opened._load_overload(signature, context)
                 if loaded is not None:
-                    self._record(signature)
                     return loaded
         if kernel:
             _announce(self.function.__name__, self.opened is not None)
         return None
-
-    def _record(self, signature: Any) -> None:
-        """Note down a kernel that is to be shipped."""
-        if RECORDED is not None and self.kind is FunctionCache:
-            key = self.opened._index_key(signature, _codegen())
-            code = dumps(_shippable(self.opened._cache_file.load(key)))
-            name = f"{self.function.__module__}.{self.function.__qualname__}"
-            RECORDED[_shipping_key(self.function, signature)] = name, code
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
         """Save what has just been compiled, and set the environments of its device functions.
@@ -173,11 +164,14 @@ class LazyCache:
         if self.opened is not None:
             with suppress(OSError):
                 self.opened.save_overload(signature, compiled)
-                self._record(signature)
+        if RECORDING is not None and self.kind is FunctionCache:
+            key = _shipping_key(self.function, signature)
+            name = f"{self.function.__module__}.{self.function.__qualname__}"
+            RECORDING.add(key, name, _shippable(compiled._reduce()), compiled)
 
 
-# Kernels that were compiled or loaded, by key: name and code; None unless a wheel is being built.
-RECORDED: dict[str, tuple[str, bytes]] | None = None
+# Kernels that are to be shipped, as they are compiled; None unless a wheel is being built.
+RECORDING: Any = None
 
 _announced = False
 
