@@ -1,8 +1,8 @@
 """Kernels recorded while they are compiled, with machine code for several levels of processors.
 
 A wheel may be built on a processor that cannot run the code for its highest level. So example calls
-run code for the lowest level, and each kernel's LLVM IR, as it was before optimisation, is optimised
-and emitted again for every level that is shipped.
+run code for the lowest level. The LLVM IR of each kernel, as it was before optimisation, is then
+optimised and emitted for every level that is shipped.
 """
 
 from __future__ import annotations
