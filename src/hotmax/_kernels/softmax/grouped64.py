@@ -88,7 +88,8 @@ class Group64(NamedTuple):
 
 @inline
 def group64_of(numbers):
-    """A group in scratch memory of GROUP64_FIELDS numbers."""
+    """A group in scratch memory of GROUP64_FIELDS numbers; `group_of` says why some begin at 0."""
+    numbers[16 * GROUP :] = 0.0
     return Group64(
         numbers[0 * GROUP : 1 * GROUP],
         numbers[1 * GROUP : 2 * GROUP],
