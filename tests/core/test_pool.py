@@ -12,7 +12,7 @@ from subprocesses import prints, python
 import hotmax as hm
 from hotmax._core import threads
 from hotmax._kernels.compiler.compiling import Entry, kernel
-from hotmax._kernels.pool.jobs import map_rows
+from hotmax._kernels.pool.jobs import map_job
 from hotmax._kernels.pool.serving import ACTIVE, OPEN, TAKEN
 
 
@@ -25,7 +25,7 @@ def add_one(x, out, temperature, start, stop, streamed):
 
 @Entry
 def count_visits(job):
-    map_rows(add_one, job, np.float32)
+    map_job(add_one, job, np.float32)
 
 
 @pytest.fixture

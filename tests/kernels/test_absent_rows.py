@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import timeit
 
-import numpy as np
 import pytest
 
 import hotmax as hm

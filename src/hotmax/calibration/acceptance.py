@@ -23,10 +23,11 @@ import numpy as np
 from hotmax._core.arrays import Array
 from hotmax._core.checks import as_real, as_seed
 from hotmax.calibration.binning import BINS, CORRECT, ROWS, WEIGHT
-from hotmax.calibration.binomial import binomial_tail, upper_bound
+from hotmax.calibration.binomial import upper_bound
 from hotmax.calibration.conformal import unlabelled
 from hotmax.calibration.estimate import Estimate
 from hotmax.calibration.examples import no_rows, one_temperature, read_rows, shape_of
+from hotmax.calibration.fixed_sequence import above, passed, sequence_of
 from hotmax.calibration.method_score import share_estimate
 from hotmax.calibration.passes import Together
 from hotmax.calibration.row_parts import RowParts, Split, row_parts
@@ -36,7 +37,6 @@ from hotmax.calibration.scores import row_probabilities
 
 FORMAT = "hotmax acceptance rule"
 PILOT = 0.2  # the share of rows that lays down the sequence of thresholds
-STEPS = 200  # thresholds in a sequence
 TARGETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3)
 
 
@@ -226,59 +226,12 @@ class Abstention:
         return plot_abstention(self, ax=ax)
 
 
-# --- rules from sums of cells -----------------------------------------------------------------
-
-
 def counts_of(sums: RowSums) -> Array:
     """(rows, right ones) of each cell of confidence."""
     cells = sums.cells.values()
     if not np.array_equal(cells[:, WEIGHT], cells[:, ROWS]):
         raise ValueError("sample_weight must be 0 or 1: the exact test counts rows")
     return np.rint(cells[:, [ROWS, CORRECT]]).astype(np.int64)
-
-
-def above(counts: Array) -> Array:
-    """For each lower edge of a cell, (rows, right ones) of a confidence above it."""
-    cumulative: Array = counts[::-1].cumsum(0)[::-1]
-    return cumulative
-
-
-def sequence_of(pilot: Array, testing_rows: int, error: float) -> list[int]:
-    """The cells at whose lower edges thresholds are tried, from strict to lenient.
-
-    The first is the one that the pilot expects the clearest result of.
-    """
-    tail = above(pilot)
-    total = int(tail[0, 0])
-    if not total:
-        return []
-    aims = np.unique(np.ceil(np.arange(1, STEPS + 1) / STEPS * total).astype(np.int64))
-    # The strictest edge above which so many rows lie.
-    at = sorted({int(np.flatnonzero(tail[:, 0] >= aim)[-1]) for aim in aims}, reverse=True)
-
-    def clarity(cell: int) -> float:
-        rows, right = tail[cell]
-        expected = (rows - right + 0.5) / (rows + 1.0)
-        if expected >= error:
-            return 0.0
-        n = testing_rows * rows / total
-        gain = expected * math.log(expected / error)
-        gain += (1 - expected) * math.log((1 - expected) / (1 - error))
-        return float(n * gain)
-
-    clearest = max(range(len(at)), key=lambda i: clarity(at[i]))
-    return at[clearest:]
-
-
-def passed(testing: Array, sequence: Sequence[int], error: float, level: float) -> int | None:
-    """The last cell of the sequence before the first one that fails; None if that is the first."""
-    tail, found = above(testing), None
-    for cell in sequence:
-        rows, right = map(int, tail[cell])
-        if not rows or binomial_tail(rows - right, rows, error) > level:
-            break
-        found = cell
-    return found
 
 
 @dataclass(frozen=True, eq=False)
