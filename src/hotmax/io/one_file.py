@@ -16,6 +16,7 @@ from hotmax.io.arrays import read_npy, read_npz
 from hotmax.io.found import Found, Wanted
 from hotmax.io.labels import LABEL_FILES
 from hotmax.io.parquet import read_parquet
+from hotmax.io.places import is_remote, local
 from hotmax.io.safetensors import read_safetensors
 from hotmax.io.tables import read_csv
 
@@ -66,6 +67,8 @@ def label_file(labels: str | os.PathLike[str] | None) -> Path | None:
     """The file that `labels` names, if it looks like one: plain words are names in the file."""
     if labels is None:
         return None
+    if is_remote(os.fspath(labels)):
+        return existing(local(os.fspath(labels)))
     other = Path(labels)
     plain = isinstance(labels, str) and os.sep not in labels
     if plain and other.suffix.lower() not in LABEL_FILES:

@@ -22,12 +22,12 @@ from hotmax.io.one_file import (
     checked_names,
     existing,
     label_file,
-    opened,
     reader_of,
 )
 from hotmax.io.parquet import batches, chosen_columns, opened_parquet
-from hotmax.io.parts import ArraySlice, FileRows, RowGroup, rows_in_block
-from hotmax.io.places import absolute, files_in, is_zarr, local
+from hotmax.io.parts import ArraySlice, FileRows, RowGroup, opened_at, rows_in_block
+from hotmax.io.places import absolute, files_in, is_zarr, naming
+from hotmax.io.zarr_arrays import arrays_of
 
 FIRST_LOOK = 1024  # rows by which probabilities are told from logits
 
@@ -49,22 +49,33 @@ class FileSummary:
 
 
 def summary_of(name: str, wanted: Wanted, class_names: Sequence[str] | None) -> FileSummary:
-    path = existing(local(name))
-    if path.suffix.lower() == ".parquet":
-        return parquet_summary(name, path, wanted, class_names)
-    reader_of(path)
-    with reading(path):
-        found = opened(path, wanted)
-        x = checked_logits(found, path)
-        names = checked_names(class_names, found, x.shape[1], path)
-    rows, classes = x.shape
+    with naming(name) as path:
+        if not is_zarr(name):
+            existing(path)
+            reader_of(path)
+        if path.suffix.lower() == ".parquet":
+            return parquet_summary(name, path, wanted, class_names)
+        with reading(path):
+            found = opened_at(name, path, wanted)
+            x = checked_logits(found, path)
+            names = checked_names(class_names, found, x.shape[1], path)
+    rows, classes = map(int, x.shape)
     step = rows_in_block(classes) if is_mapped(x) else rows
+    if is_zarr(name):
+        step = whole_chunks(x, classes)
     part = FileRows(0, rows, name, 0, wanted, names, None, found.labels is not None)
     parts = tuple(
         replace(part, offset=start, rows=min(step, rows - start), first=start)
         for start in range(0, rows, step)
     )
     return FileSummary(name, rows, classes, x.dtype, names, found.labels is not None, parts)
+
+
+def whole_chunks(x: Any, classes: int) -> int:
+    """Rows of whole chunks that make up a block; an array without chunks is cut anywhere."""
+    chunks = getattr(x, "chunks", None)
+    step = int(chunks[0]) if chunks and isinstance(chunks[0], int) else rows_in_block(classes)
+    return max(step, rows_in_block(classes) // step * step)
 
 
 def is_mapped(x: Array) -> bool:
@@ -119,12 +130,11 @@ def source_of_files(
     client: Any,
 ) -> Source:
     names = files_in(paths)
-    if len(names) == 1 and is_zarr(names[0]):
-        return source_of_zarr(names[0], labels, logits, class_names, input, client)
     if client is not None:  # workers have directories of their own
         names = [absolute(name) for name in names]
-    other = label_file(labels)
-    named = NONE if other is not None else (None if labels is None else str(os.fspath(labels)))
+    given = hasattr(labels, "shape")  # labels that are an array
+    other = None if given else label_file(labels)
+    named = None if labels is None else NONE if other or given else str(os.fspath(labels))
     wanted = Wanted(logits, named, input == "probabilities", least_mapped=1 << 20)
     files = [summary_of(name, wanted, class_names) for name in names]
     for file in files[1:]:
@@ -135,11 +145,15 @@ def source_of_files(
         parts += [replace(part, offset=offset + part.offset) for part in file.parts]
         offset += file.rows
     has_labels = files[0].has_labels
-    if other is not None:
-        with reading(other):
-            raw, _ = read_label_file(other)
+    if other is not None or given:
+        if other is None:
+            raw: Any = np.asarray(labels)
+        else:
+            with reading(other):
+                raw, _ = read_label_file(other)
         if len(raw) != offset:
-            raise ValueError(f"{other}: {len(raw)} labels for {offset} rows of logits")
+            where = "labels" if other is None else labels
+            raise ValueError(f"{where}: {len(raw)} labels for {offset} rows of logits")
         parts = [
             replace(part, labels=raw[part.offset : part.offset + part.rows], **labelled(part))
             for part in parts
@@ -196,9 +210,7 @@ def source_of_arrays(
     if class_names is not None:
         nothing = Found(np.empty((1, classes)), "", None, None, None, str)
         names = checked_names(class_names, nothing, classes, Path(name))
-    chunks = getattr(x, "chunks", None)
-    step = int(chunks[0]) if chunks and isinstance(chunks[0], int) else rows_in_block(classes)
-    step = max(step, rows_in_block(classes) // step * step)
+    step = whole_chunks(x, classes)
     parts = [
         ArraySlice(start, min(step, rows - start), "" if name == "logits" else name, start, x, y)
         for start in range(0, rows, step)
@@ -214,39 +226,6 @@ def source_of_arrays(
         runner=runner_of(client),
     )
     return looked_at(source)
-
-
-def source_of_zarr(
-    name: str,
-    labels: Any,
-    logits: str | None,
-    class_names: Sequence[str] | None,
-    input: str,
-    client: Any,
-) -> Source:
-    """A zarr array, or a group with the arrays `logits` and `labels`."""
-    try:
-        import zarr
-    except ImportError:
-        raise ImportError(f"{name} needs zarr: pip install zarr") from None
-    if not Path(name).exists():
-        raise FileNotFoundError(f"there is no directory {name}")
-    x: Any = None
-    y: Any = None
-    with reading(name):
-        store: Any = zarr.open(name, mode="r")
-        if hasattr(store, "shape"):
-            x = store
-        else:
-            wanted = logits or ("probabilities" if input == "probabilities" else "logits")
-            if wanted not in store:
-                raise ValueError(f"{name} has no array {wanted!r}")
-            x = store[wanted]
-            named = "labels" if labels is None else labels
-            y = store[named] if isinstance(named, str) and named in store else None
-        if isinstance(labels, np.ndarray):
-            y = labels
-        return source_of_arrays(x, y, class_names, input, client, name)
 
 
 def client_of(cluster: Any) -> Any:
@@ -334,7 +313,11 @@ def source(
             found.class_names = tuple(map(str, class_names))
         return found
     if type(data).__module__.partition(".")[0] == "zarr":
-        return source_of_arrays(data, labels, class_names, input, client, "the zarr array")
+        given = hasattr(labels, "shape")
+        wanted = Wanted(logits, NONE if given else labels, input == "probabilities")
+        arrays = arrays_of(data, "the zarr", wanted)
+        y = labels if given else arrays.labels
+        return source_of_arrays(arrays.logits, y, class_names, input, client, "the zarr")
     if hasattr(data, "shape") and hasattr(data, "dtype"):
         refuse_masked(data, "data")
         refuse_masked(labels, "labels")
