@@ -12,6 +12,7 @@ can be differentiated any number of times.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 try:
@@ -60,6 +61,41 @@ class _WithTemperature(torch.nn.Module):
             value, learnable = value.detach().item(), True
         return f"dim={self.dim}, temperature={value:g}, learnable={learnable}"
 
+    # A fixed temperature stays a number of Python: a buffer would be rounded by `half()`, and
+    # reading it would break the graph of torch.compile. In a state_dict it is a float64 tensor.
+
+    def _save_to_state_dict(
+        self, destination: dict[str, Any], prefix: str, keep_vars: bool
+    ) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if not isinstance(self.temperature, torch.nn.Parameter):
+            value = torch.tensor(self.temperature, dtype=torch.float64)
+            destination[f"{prefix}temperature"] = value
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        rest = dict(state_dict)
+        if not isinstance(self.temperature, torch.nn.Parameter):
+            name = f"{prefix}temperature"
+            saved = rest.pop(name, self.temperature)
+            try:
+                self.temperature = _one_temperature(
+                    saved.item() if isinstance(saved, torch.Tensor) else saved
+                )
+            except (TypeError, ValueError, RuntimeError) as error:
+                error_msgs.append(f"{name}: {error}")
+        super()._load_from_state_dict(
+            rest, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
 
 def _one_temperature(temperature: float) -> float:
     return float(as_temperature(temperature).reshape(()))
@@ -67,6 +103,10 @@ def _one_temperature(temperature: float) -> float:
 
 class Softmax(_WithTemperature):
     """softmax(x / T) over `dim`, as torch.nn.Softmax, and exact.
+
+    The temperature is part of the state_dict, fixed or learned: it is saved and loaded with the
+    weights. A state_dict without it, such as one written for torch.nn.Softmax, loads as well and
+    leaves the temperature as it is.
 
     Args:
         dim: The dimension of the classes.
@@ -77,6 +117,8 @@ class Softmax(_WithTemperature):
         >>> import torch, hotmax.torch
         >>> hotmax.torch.Softmax()(torch.tensor([0.0, 0.0]))
         tensor([0.5000, 0.5000])
+        >>> hotmax.torch.Softmax(temperature=2.5).state_dict()["temperature"].item()
+        2.5
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

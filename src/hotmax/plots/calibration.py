@@ -67,7 +67,8 @@ def plot_reliability(result: Reliability, *, ax: Any = None) -> Any:
     ax.set_ylim(0, 1)
     ax.set_ylabel("share of right predictions")
     ax.set_title(f"ECE {100 * result.ece:.2f} %, smooth ECE {100 * result.smooth_ece:.2f} %")
-    ax.legend(loc="upper left", borderaxespad=0.2)
+    # Below the axes: whiskers of bins with few rows reach everywhere inside them.
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.42), ncols=3, columnspacing=1.2)
     percent_ticks(ax.yaxis)
     ax.tick_params(labelbottom=False)
     below = ax.inset_axes((0.0, -0.24, 1.0, 0.18), sharex=ax)
@@ -88,6 +89,9 @@ def plot_calibration(result: tuple[Reliability, Reliability], *, figure: Any = N
     for panel, one, name in zip(panels, result, ("before", "after"), strict=True):
         plot_reliability(one, ax=panel)
         panel.set_title(f"{name}: ECE {100 * one.ece:.2f} %")
+        panel.legend_.remove()
+    names = panels[0].get_legend_handles_labels()
+    figure.legend(*names, loc="outside lower center", ncols=len(names[0]))
     return figure
 
 
@@ -173,10 +177,11 @@ def plot_temperature(result: TemperatureFit, *, ax: Any = None) -> Any:
     ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xlabel("temperature")
     ax.set_ylabel("nll, nats a row")
-    ax.legend(loc="upper center")
-    top, bottom = float(np.max(nll)), float(np.min(nll))
-    if top > bottom:
-        ax.set_ylim(bottom - 0.06 * (top - bottom), top + 0.3 * (top - bottom))
+    ax.legend(
+        loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderaxespad=0.1, handlelength=1.2,
+        columnspacing=1.0,
+    )  # fmt: skip
+    ax.set_title("How well each temperature explains the labels", pad=20)
     return ax
 
 

@@ -300,8 +300,13 @@ def plot_sweep(result: Sweep, *, figure: Any = None) -> Any:
     upper.set_title("The same logits at every temperature")
     upper.legend(title="class (logit)", title_fontsize=8, loc="upper right", labelspacing=0.25,
                  bbox_to_anchor=(0.9 if has[1] else 1.0, 1.0))  # fmt: skip
-    lower.set_ylim(0, max(1.1 * float(np.log(max(result.logits.size, 2))), 0.1))
-    lower.axhline(np.log(result.logits.size), color=MUTED, linewidth=0.8, dashes=(4, 3))
+    most = float(np.log(result.logits.size))
+    lower.set_ylim(0, max(1.4 * most, 0.1))
+    lower.axhline(most, color=MUTED, linewidth=0.8, dashes=(4, 3))
+    lower.annotate(
+        f"log {result.logits.size}, all alike", (0.13, most), (0, 2), fontsize=8, color=INK,
+        xycoords=lower.get_yaxis_transform(), textcoords="offset points",
+    )  # fmt: skip
     lower.set_ylabel("entropy")
     lower.set_xlabel("temperature")
     return figure
