@@ -189,7 +189,7 @@ _local = threading.local()
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
     """Compute in the calling thread alone: one of many tasks that run side by side."""
-    before = getattr(_local, "single", False)
+    before = in_worker()
     _local.single = True
     try:
         yield
@@ -200,11 +200,14 @@ def one_thread() -> Iterator[None]:
 def in_worker() -> bool:
     """Is the calling thread one of a Dask worker, or inside of `one_thread`?
 
-    A worker runs as many tasks as it has threads: each may use no more than its own.
+    A worker runs as many tasks as it has threads: each may use no more than its own. A thread is
+    asked for its name once, which would take a microsecond of every call.
     """
-    if getattr(_local, "single", False):
-        return True
-    return "Dask-Default-Threads" in threading.current_thread().name
+    try:
+        single: bool = _local.single
+    except AttributeError:
+        single = _local.single = "Dask-Default-Threads" in threading.current_thread().name
+    return single
 
 
 def check_environment() -> None:
