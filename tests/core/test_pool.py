@@ -105,9 +105,7 @@ def test_a_job_is_abandoned_whole(pool, monkeypatch):
 
 
 def test_spinning_can_be_turned_off():
-    code = (
-        "from hotmax._core import threads; print(threads._patience(1) > 0, threads._patience(999))"
-    )
+    code = "from hotmax._core.thread_settings import patience_of as p; print(p(1) > 0, p(999))"
     assert prints(code) == "True 0"
     assert prints(code, HOTMAX_SPIN="0") == "False 0"
     done = python("import hotmax as hm; hm.softmax([1.0])", HOTMAX_SPIN="long")

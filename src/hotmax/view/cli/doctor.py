@@ -15,7 +15,7 @@ import numpy as np
 
 import hotmax as hm
 from hotmax import _kernels
-from hotmax._core.threads import VARIABLE
+from hotmax._core.thread_settings import VARIABLE
 from hotmax._kernels.softmax import float32
 from hotmax.view.cli.bench import processor
 from hotmax.view.cli.options import COMMON, Common
