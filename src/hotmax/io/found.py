@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hotmax._core.arrays import Array
-from hotmax._core.reading import shown
-
-Labels = Array | list[str]
+from hotmax._core.class_labels import Labels
 
 LABEL_NAMES = ("labels", "label", "y", "target", "targets", "y_true", "true_label", "true_class")
 # Columns of a table that people put beside logits, and that are none.
@@ -43,11 +41,3 @@ class Found:
 
 def row_place(row: int) -> str:
     return f"row {row}"
-
-
-def listed(names: object) -> str:
-    """'a', 'b' and 'c'; of many, the first few."""
-    quoted = [shown(str(name)) for name in names]  # type: ignore[attr-defined]
-    if len(quoted) > 8:
-        return ", ".join(quoted[:8]) + f" and {len(quoted) - 8} more"
-    return " and ".join(filter(None, [", ".join(quoted[:-1]), *quoted[-1:]]))

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from hotmax._core.arrays import Array
+from hotmax._core.class_labels import Labels, listed
 from hotmax._core.reading import first_line
-from hotmax.io.found import Found, Labels, Wanted, listed, row_place
+from hotmax.io.found import Found, Wanted, row_place
 from hotmax.io.tables import NUMBERS, TEXT, columns_of, label_of
 
 BATCH = 1 << 21  # entries that are read together

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from hotmax._core.arrays import Array
+from hotmax._core.class_labels import Labels, integer_of
 from hotmax._core.reading import reading
 from hotmax.calibration.source import Block, Part
-from hotmax.io.found import Labels, Wanted
-from hotmax.io.labels import as_labels, integer_of
+from hotmax.io.found import Wanted
+from hotmax.io.labels import as_labels
 from hotmax.io.one_file import opened
 from hotmax.io.parquet import ChosenColumns, batches, opened_parquet
 from hotmax.io.places import local

@@ -12,6 +12,7 @@ import numpy as np
 
 from hotmax._backends.lazy import is_lazy
 from hotmax._core.arrays import ACCEPTED, FLOATS, Array, refuse_masked
+from hotmax._core.class_labels import numbers_of_argument
 from hotmax._core.reading import reading
 from hotmax.calibration.examples import INPUTS, refuse_probabilities
 from hotmax.calibration.source import Part, Source, lazy_source
@@ -338,6 +339,9 @@ def source(
     if hasattr(data, "shape") and hasattr(data, "dtype"):
         refuse_masked(data, "data")
         refuse_masked(labels, "labels")
-        y = None if labels is None else np.asarray(labels)
+        y = labels
+        if labels is not None and len(data.shape) == 2:
+            y = numbers_of_argument(labels, int(data.shape[1]), class_names, data, "labels")
+        y = None if y is None else np.asarray(y)
         return source_of_arrays(data, y, class_names, input, client, "logits")
     return source_of_files(data, labels, logits, class_names, input, client)

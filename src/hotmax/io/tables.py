@@ -19,8 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from hotmax._core.arrays import Array
+from hotmax._core.class_labels import Labels, listed
 from hotmax._core.reading import CHUNK, shown
-from hotmax.io.found import LABEL_NAMES, LAST, NONE, OTHER_NAMES, Found, Labels, Wanted, listed
+from hotmax.io.found import LABEL_NAMES, LAST, NONE, OTHER_NAMES, Found, Wanted
 from hotmax.io.labels import BLANK_LINES
 
 SEPARATORS = ",\t;"
