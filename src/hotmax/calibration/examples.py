@@ -135,7 +135,8 @@ class Examples:
         if kind == kernels.LABEL_IS_ABSENT and self.probabilities:
             what = (
                 "gives its label probability 0, which no temperature mends: "
-                "clip, as in np.maximum(probabilities, 1e-12)"
+                "clip, as in np.maximum(probabilities, 1e-12), or a file's by clip=1e-12 "
+                "(--clip 1e-12)"
             )
         raise ValueError(f"{self.place or self.name}: row {self.offset + self.shift + row} {what}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,21 @@ class RowGroup(Part):
                     labels = block_labels(raw, x, start, stop, self.class_names, path)
                 yield Block(x, labels)
                 start = stop
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedPart(Part):
+    """A part whose probabilities are at least `clip`, and add up to 1 again."""
+
+    inner: Part | None = None
+    clip: float = 0.0
+
+    def blocks(self) -> Iterator[Block]:
+        assert self.inner is not None
+        for block in self.inner.blocks():
+            kind = np.float64 if block.logits.dtype.itemsize > 4 else np.float32
+            p = np.maximum(block.logits.astype(kind), kind(self.clip))
+            yield replace(block, logits=p / p.sum(1, keepdims=True))
 
 
 def block_labels(
