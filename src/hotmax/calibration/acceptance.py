@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from hotmax.calibration.examples import no_rows, one_temperature, read_rows, sha
 from hotmax.calibration.fixed_sequence import above, passed, sequence_of
 from hotmax.calibration.method_score import share_estimate
 from hotmax.calibration.passes import Together
-from hotmax.calibration.row_parts import RowParts, Split, row_parts
+from hotmax.calibration.row_parts import RowOptions, RowParts, Split, row_parts
 from hotmax.calibration.row_sums import RowSums, RowSumsAt
 from hotmax.calibration.rule_files import Field, read_rule, write_rule
 from hotmax.calibration.scores import row_probabilities
@@ -105,13 +105,10 @@ class Acceptance:
         self,
         logits: object,
         labels: object = None,
-        *,
-        ignore_index: int | None = None,
-        where: object = None,
-        input: str = "logits",
+        **options: Unpack[RowOptions],
     ) -> AcceptanceEvaluation:
         """What is accepted of other rows, and how much of it is wrong."""
-        rows = hard_rows(logits, labels, ignore_index=ignore_index, where=where, input=input)
+        rows = hard_rows(logits, labels, **options)
         if rows.classes != self.num_classes:
             raise ValueError(f"logits must have {self.num_classes} classes, got {rows.classes}")
         sums: RowSums = rows.run(RowSumsAt(self.temperature, BINS, False))
@@ -313,10 +310,8 @@ def acceptance(
     precision: float | None = None,
     level: float = 0.05,
     temperature: object = 1.0,
-    ignore_index: int | None = None,
-    where: object = None,
-    input: str = "logits",
     seed: int = 0,
+    **options: Unpack[RowOptions],
 ) -> Acceptance:
     """A threshold on confidence for a target error among accepted predictions, with a guarantee.
 
@@ -324,12 +319,13 @@ def acceptance(
     `level` at most: an exact statement for any number of rows, any model, calibrated or not.
 
     Args:
-        logits, labels, ignore_index, where, input: As in `conformal.fit`: rows that the model and
-            its calibrator were not fitted to.
+        logits, labels: As in `conformal.fit`: rows that the model and its calibrator were not
+            fitted to.
         error, precision: The target, one of them: 1 - precision is the error.
         level: The probability with which the guarantee may fail.
         temperature: Of the logits.
         seed: Of the split: a fifth of the rows lays down the thresholds that the others test.
+        **options: ignore_index, where, input, class_names: see `RowOptions`.
 
     Example:
         >>> import numpy as np, hotmax as hm
@@ -355,7 +351,7 @@ def acceptance(
             raise ValueError(f"precision must lie above 0 and below 1, got {precision}")
         error = 1.0 - float(precision)
     target, level = checked_target(error, level)
-    rows = hard_rows(logits, labels, ignore_index=ignore_index, where=where, input=input)
+    rows = hard_rows(logits, labels, **options)
     return risk_sums(rows, one_temperature(temperature), as_seed(seed)).rule(target, level)
 
 
@@ -366,17 +362,15 @@ def abstention(
     errors: Sequence[float] = TARGETS,
     level: float = 0.05,
     temperature: object = 1.0,
-    ignore_index: int | None = None,
-    where: object = None,
-    input: str = "logits",
     seed: int = 0,
+    **options: Unpack[RowOptions],
 ) -> Abstention:
     """What share of rows is handed to a person at each error rate among the others.
 
     Args:
         errors: The error rates.
-        logits, labels, level, temperature, ignore_index, where, input, seed: As in `acceptance`.
-            The guarantee is for one error rate, chosen beforehand.
+        logits, labels, level, temperature, seed, **options: As in `acceptance`. The guarantee is
+            for one error rate, chosen beforehand.
 
     Example:
         >>> import numpy as np, hotmax as hm
@@ -390,6 +384,6 @@ def abstention(
     targets = np.array([checked_target(error, level)[0] for error in errors])
     if not targets.size:
         raise ValueError("errors must name one error rate at least")
-    rows = hard_rows(logits, labels, ignore_index=ignore_index, where=where, input=input)
+    rows = hard_rows(logits, labels, **options)
     sums = risk_sums(rows, one_temperature(temperature), as_seed(seed))
     return sums.curve(targets, float(level))

@@ -111,6 +111,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         ignore_index: int | None = None,
         where: object = None,
+        class_names: object = None,
     ) -> Calibrator:
         """Fit to labelled logits: arguments as in `fit_temperature`. Returns the calibrator.
 
@@ -124,6 +125,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ignore_index=ignore_index,
             where=where,
             input=self.input,
+            class_names=class_names,
         )
         self._fit_rows(rows)
         if self.parameters_.get("temperature") == 0.0:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hotmax._core.arrays import Array
+from hotmax._core.class_labels import Labels, integer_of
 from hotmax._core.reading import reading
 from hotmax.calibration.source import Block, Part
-from hotmax.io.found import Found, Labels, Wanted
-from hotmax.io.labels import as_labels, integer_of
+from hotmax.io.found import Found, Wanted
+from hotmax.io.labels import as_labels
 from hotmax.io.one_file import opened
 from hotmax.io.parquet import ChosenColumns, batches, opened_parquet
 from hotmax.io.places import is_zarr, naming
@@ -97,6 +98,21 @@ class RowGroup(Part):
                     labels = block_labels(raw, x, start, stop, self.class_names, path)
                 yield Block(x, labels)
                 start = stop
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedPart(Part):
+    """A part whose probabilities are at least `clip`, and add up to 1 again."""
+
+    inner: Part | None = None
+    clip: float = 0.0
+
+    def blocks(self) -> Iterator[Block]:
+        assert self.inner is not None
+        for block in self.inner.blocks():
+            kind = np.float64 if block.logits.dtype.itemsize > 4 else np.float32
+            p = np.maximum(block.logits.astype(kind), kind(self.clip))
+            yield replace(block, logits=p / p.sum(1, keepdims=True))
 
 
 def block_labels(

@@ -14,7 +14,14 @@ from typing import Any
 
 from hotmax._core.reading import first_line
 
-SUFFIXES = (".npy", ".npz", ".csv", ".tsv", ".parquet", ".safetensors")
+# What is taken from a directory: JSON lines must be named, since they often hold other things.
+SUFFIXES = (".npy", ".npz", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".safetensors")
+
+
+def suffix_of(path: str | os.PathLike[str]) -> str:
+    """The kind of a file by its name; of a compressed one, both: ".csv.gz"."""
+    parts = [part.lower() for part in Path(path).suffixes]
+    return "".join(parts[-2:]) if parts[-1:] == [".gz"] else "".join(parts[-1:])
 
 
 def is_remote(name: str) -> bool:
@@ -69,7 +76,7 @@ def is_data(file: Path, folder: Path) -> bool:
     """A file of a kind that is read, and not one that Spark or a draft left there."""
     inner = file.relative_to(folder).parts
     return (
-        file.suffix.lower() in SUFFIXES
+        suffix_of(file) in SUFFIXES
         and file.is_file()
         and not any(part.startswith((".", "_")) for part in inner)
     )
@@ -133,7 +140,7 @@ def local(name: str) -> Path:
         return Path(name)
     system, path = file_system(name)
     digest = hashlib.sha256(name.encode()).hexdigest()[:32]
-    copy = Path(copies().name) / f"{digest}{Path(path).suffix}"
+    copy = Path(copies().name) / f"{digest}{suffix_of(path)}"
     with remote(name):
         system.get_file(path, str(copy))
     return copy

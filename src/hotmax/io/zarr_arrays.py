@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hotmax.io.found import LABEL_NAMES, NONE, Found, Wanted, listed, row_place
+from hotmax._core.class_labels import listed
+from hotmax.io.found import LABEL_NAMES, NONE, Found, Wanted, row_place
 from hotmax.io.places import file_system, is_remote
 
 

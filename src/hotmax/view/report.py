@@ -270,7 +270,9 @@ def report(
     labelled = logits.has_labels if isinstance(logits, Source) else labels is not None
     if labels is not None:
         refuse_masked(labels, "labels")
-    rows = row_parts(logits, labels, input=input, name="labels", labelled=labelled)
+    rows = row_parts(
+        logits, labels, input=input, name="labels", labelled=labelled, class_names=class_names
+    )
     if rows.rows == 0:
         raise ValueError("logits must have at least one row")
     if labelled and rows.whole is not None and not rows.whole.labels.size:

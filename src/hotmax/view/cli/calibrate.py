@@ -133,7 +133,7 @@ def calibrate(
             save(calibrator, out, force)
     fit = getattr(calibrator, "fit_", None)
     if common.json:
-        data = {"source": found.name, "rows": parts.rows, "held_out": parts.held_out}
+        data: dict[str, Any] = {**found.as_data(), "rows": parts.rows, "held_out": parts.held_out}
         data |= {"seed": seed, "method": method_of(calibrator)}
         if fit is not None:
             data |= {"temperature": fit.temperature, "interval": fit.interval}

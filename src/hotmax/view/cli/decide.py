@@ -113,7 +113,7 @@ def decide(
         else:
             result.save(out, force=force)
     if common.json:
-        data: dict[str, Any] = {"source": found.name, "out": None if out is None else str(out)}
+        data: dict[str, Any] = {**found.as_data(), "out": None if out is None else str(out)}
         if matrix is not None:
             data |= arrays
         elif fitted is not None:

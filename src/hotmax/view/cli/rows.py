@@ -13,6 +13,7 @@ from hotmax._core.arrays import Array
 from hotmax._core.reading import shown
 from hotmax.io.labels import LONGEST_TEXT, text_lines
 from hotmax.io.one_file import READERS, existing
+from hotmax.io.places import suffix_of
 from hotmax.view.cli import STDIN
 from hotmax.view.cli.options import Reading, parse_class_names
 
@@ -67,7 +68,7 @@ def gathered(tokens: Sequence[str], reading: Reading) -> Rows:
         return Rows(from_lines(lines, "the standard input"), names)
     if len(tokens) == 1 and not is_number(tokens[0]):
         path = Path(tokens[0])
-        if path.suffix.lower() in READERS:
+        if suffix_of(path) in READERS:
             found = reading.read(path)
             return Rows(found.logits, found.class_names)
         return Rows(from_lines(text_lines(existing(path)), str(path)), names)
