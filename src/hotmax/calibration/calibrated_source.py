@@ -75,8 +75,14 @@ class CalibratedLazyPart(LazyPart):
     calibrate: Calibrate | None = None
 
     def recipe(self) -> tuple[Callable[..., Part], tuple[Any, ...]]:
+        assert self.calibrate is not None
         make, arrays = super().recipe()
         return partial(made_through, self.calibrate, make), arrays
+
+
+def lazily_through(calibrate: Calibrate, part: LazyPart) -> CalibratedLazyPart:
+    where = part.offset, part.rows, part.place, part.first
+    return CalibratedLazyPart(*where, arrays=part.arrays, load=part.load, calibrate=calibrate)
 
 
 def calibrated_source(source: Source, calibrator: Any, least: float = 0.0) -> Source:
@@ -89,9 +95,7 @@ def calibrated_source(source: Source, calibrator: Any, least: float = 0.0) -> So
         )
     calibrate = Calibrate(calibrator, source.input, least)
     parts = [
-        CalibratedLazyPart(*fields_of(part), calibrate)
-        if isinstance(part, LazyPart)
-        else through(calibrate, part)
+        lazily_through(calibrate, part) if isinstance(part, LazyPart) else through(calibrate, part)
         for part in source.parts
     ]
     return Source(
@@ -104,7 +108,3 @@ def calibrated_source(source: Source, calibrator: Any, least: float = 0.0) -> So
         input="probabilities",
         runner=source.runner,
     )
-
-
-def fields_of(part: LazyPart) -> tuple[Any, ...]:
-    return part.offset, part.rows, part.place, part.first, part.arrays, part.load
