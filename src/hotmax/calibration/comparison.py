@@ -247,7 +247,10 @@ def paired_blocks(a: Source, b: Source) -> Iterator[tuple[Array, Array, Array]]:
             assert labels is not None
             if not np.array_equal(labels[:count], y[:count]):
                 row = done + int(np.argmax(labels[:count] != y[:count]))
-                raise ValueError(f"a and b are not the same rows: the labels of row {row} differ")
+                raise ValueError(
+                    f"a and b are not the same rows: {a.name} and {b.name}: the labels of row "
+                    f"{row} differ"
+                )
             yield x[:count], right[:count], labels[:count]
             x, labels, right, y = x[count:], labels[count:], right[count:], y[count:]
             done += count
