@@ -22,6 +22,9 @@ except ModuleNotFoundError as error:
         'hotmax.torch needs torch: pip install "hotmax[torch]"', name=error.name
     ) from error
 
+import numpy as np
+
+from hotmax._backends.torch_calibrators import CalibratorModule
 from hotmax._backends.torch_operators import fits_operator, run_loss
 from hotmax._core.arrays import as_temperature
 from hotmax._core.checks import as_gamma, as_ignored, as_smoothing, check_reduction
@@ -40,6 +43,7 @@ __all__ = [
     "LogSoftmax",
     "MAELoss",
     "Softmax",
+    "calibrator",
 ]
 
 Given = tuple[torch.Tensor | None, ...]
@@ -398,3 +402,44 @@ class LinearCrossEntropyLoss(_Loss):
             self.reduction,
             None,
         )
+
+
+AGREEMENT = 1e-9  # of a module in float64 with the calibrator that it was made of
+
+
+def calibrator(fitted: Any, *, dtype: torch.dtype = torch.float64) -> torch.nn.Module:
+    """A fitted calibrator as a module for serving: logits in, calibrated probabilities out.
+
+    It consists of plain operations of torch, so that torch.export and torch.onnx take it, alone or
+    behind a model in a `torch.nn.Sequential`. When it is made, its results are compared with the
+    calibrator's. Rows that the calibrator refuses (nan, +inf, nothing but -inf) give nan.
+
+    Args:
+        fitted: A Calibrator or TemperatureScaling, fitted or loaded.
+        dtype: In which it computes; probabilities come back in the type of the logits.
+
+    Raises:
+        ValueError: If the method has no formula in torch.
+
+    Example:
+        >>> import torch, hotmax as hm, hotmax.torch
+        >>> logits = [[4.0, 0.0], [4.0, 0.0], [4.0, 0.0], [0.0, 4.0]]
+        >>> scaling = hm.calibration.TemperatureScaling().fit(logits, [0, 0, 1, 1])
+        >>> hotmax.torch.calibrator(scaling)(torch.tensor([[4.0, 0.0]]))
+        tensor([[0.7500, 0.2500]])
+    """
+    if not hasattr(fitted, "parameters_"):
+        raise TypeError(
+            f"fitted must be a fitted Calibrator or TemperatureScaling, got {type(fitted).__name__}"
+        )
+    method, classes = fitted._options()[0], int(fitted.n_features_in_)
+    made = [
+        CalibratorModule(method, fitted.parameters_, fitted.input, classes, kind)
+        for kind in (torch.float64, dtype)
+    ]
+    x = np.random.default_rng(0).normal(size=(64, classes)) * np.geomspace(0.1, 30.0, 64)[:, None]
+    x = np.asarray(softmax(x)) if fitted.input == "probabilities" else x
+    wanted, found = fitted.predict_proba(x), made[0](torch.as_tensor(x)).numpy()
+    if not np.allclose(found, wanted, rtol=AGREEMENT, atol=AGREEMENT):
+        raise ValueError(f"the method {method!r} has no formula in torch that agrees with it")
+    return made[1].eval()

@@ -22,6 +22,7 @@ from hotmax.plots.style import (
     VERMILION,
     axes_of,
     figure_of,
+    legend_above,
     percent_ticks,
     styled,
 )
@@ -66,9 +67,10 @@ def plot_reliability(result: Reliability, *, ax: Any = None) -> Any:
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1)
     ax.set_ylabel("share of right predictions")
-    ax.set_title(f"ECE {100 * result.ece:.2f} %, smooth ECE {100 * result.smooth_ece:.2f} %")
-    # Below the axes: whiskers of bins with few rows reach everywhere inside them.
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.42), ncols=3, columnspacing=1.2)
+    ax.set_title(
+        f"Reliability: ECE {100 * result.ece:.2f} %, smooth ECE {100 * result.smooth_ece:.2f} %"
+    )
+    legend_above(ax)
     percent_ticks(ax.yaxis)
     ax.tick_params(labelbottom=False)
     below = ax.inset_axes((0.0, -0.24, 1.0, 0.18), sharex=ax)
@@ -88,10 +90,8 @@ def plot_calibration(result: tuple[Reliability, Reliability], *, figure: Any = N
     panels = figure.subplots(1, 2)
     for panel, one, name in zip(panels, result, ("before", "after"), strict=True):
         plot_reliability(one, ax=panel)
-        panel.set_title(f"{name}: ECE {100 * one.ece:.2f} %")
-        panel.legend_.remove()
-    names = panels[0].get_legend_handles_labels()
-    figure.legend(*names, loc="outside lower center", ncols=len(names[0]))
+        panel.set_title(f"Reliability {name}: ECE {100 * one.ece:.2f} %")
+        legend_above(panel)
     return figure
 
 
@@ -124,7 +124,8 @@ def plot_confidence(
     ax.set_xlim(0, 1)
     ax.set_xlabel("confidence")
     ax.set_ylabel("share of rows")
-    ax.legend(loc="upper left")
+    ax.set_title("How sure the predictions are")
+    legend_above(ax)
     percent_ticks(ax.xaxis)
     percent_ticks(ax.yaxis)
     return ax
@@ -195,10 +196,11 @@ def plot_decomposition(result: Decomposition, *, ax: Any = None) -> Any:
         edgecolor="white", label=f"calibration: what T = {result.temperature:.3g} gains",
     )  # fmt: skip
     ax.set_yticks([])
-    ax.set_ylim(-0.6, 1.6)
+    ax.set_ylim(-0.6, 0.6)
     ax.set_xlabel(f"{result.score}, mean of the rows")
     ax.grid(False, axis="y")
-    ax.legend(loc="upper left", ncols=2)
+    ax.set_title(f"What the {result.score} consists of")
+    legend_above(ax)
     return ax
 
 
@@ -238,7 +240,7 @@ def plot_conformal(result: ConformalEvaluation, *, ax: Any = None) -> Any:
     ax.set_ylabel("share of rows")
     ax.set_title(f"{result.coverage:.1%} of the sets hold the label")
     ax.grid(False, axis="x")
-    ax.legend()
+    legend_above(ax)
     return ax
 
 
@@ -260,7 +262,8 @@ def plot_abstention(result: Abstention, *, ax: Any = None) -> Any:
     percent_ticks(ax.yaxis)
     ax.set_xlabel("error among accepted predictions")
     ax.set_ylabel("share handed to a person")
-    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.1)
+    ax.set_title("What is handed to a person")
+    legend_above(ax)
     return ax
 
 
@@ -284,7 +287,8 @@ def plot_groups(result: GroupCalibration, *, ax: Any = None) -> Any:
     ax.set_ylim(len(groups) - 0.5, -0.5)
     ax.set_xlabel("confidence (filled: not calibrated), share right (95 %)")
     ax.grid(False, axis="y")
-    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.1)
+    ax.set_title("Calibration by group")
+    legend_above(ax)
     percent_ticks(ax.xaxis)
     return ax
 
@@ -306,5 +310,6 @@ def plot_comparison(result: Comparison, *, ax: Any = None) -> Any:
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.set_xlabel("b - a (95 %): lower is better but for accuracy")
+    ax.set_title("Two models on the same rows")
     ax.grid(False, axis="y")
     return ax

@@ -21,6 +21,7 @@ from hotmax.plots.style import (
     VERMILION,
     axes_of,
     figure_of,
+    legend_above,
     percent_ticks,
     shortened,
     styled,
@@ -83,7 +84,6 @@ def plot_probabilities(result: Probabilities, *, ax: Any = None) -> Any:
     uniform = 1.0 / p.size
     label = f"uniform, {100 * uniform:.3g} %"
     ax.axhline(uniform, color=VERMILION, linewidth=1.2, dashes=(5, 2), label=label)
-    ax.legend(loc="upper left")
     if p.size <= 12:
         for place, value in enumerate(p):
             text = f"{100 * value:.3g} %"
@@ -91,11 +91,12 @@ def plot_probabilities(result: Probabilities, *, ax: Any = None) -> Any:
             ax.annotate(text, (place, at), (0, 3), textcoords="offset points", ha="center",
                         fontsize=8)  # fmt: skip
         ax.set_xticks(positions, [shortened(name, 10) for name in result.class_names])
-    ax.set_ylim(0, 1.25 * max(float(p.max()), uniform))
+    ax.set_ylim(0, 1.12 * max(float(p.max()), uniform))
     ax.set_xlim(-0.6, p.size - 0.4)
     ax.set_xlabel("class")
     ax.set_ylabel("probability")
     ax.set_title(f"Probabilities at T = {result.temperature:g}")
+    legend_above(ax)
     ax.grid(False, axis="x")
     return ax
 

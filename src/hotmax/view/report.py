@@ -160,7 +160,7 @@ def silent(stage: str, done: float) -> None:
 
 def outputs(estimator: Any, X: object, y: object) -> tuple[Any, Any, Any, str]:
     """(outputs, numbers of labels, names of classes, what the outputs are) of a classifier."""
-    from hotmax.calibration.calibrators import outputs_of  # which needs scikit-learn
+    from hotmax.calibration.classifiers import outputs_of  # which needs scikit-learn
 
     if X is None or y is None:
         raise TypeError("report(estimator, X, y): X and y must be given")

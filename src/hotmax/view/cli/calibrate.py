@@ -17,7 +17,6 @@ from hotmax.calibration.method_score import UNCALIBRATED, MethodScore, method_sc
 from hotmax.calibration.passes import Tell
 from hotmax.calibration.row_parts import RowParts, Split, row_parts
 from hotmax.calibration.score_sums import Method, ScoreMethods
-from hotmax.calibration.temperature import fit_rows
 from hotmax.calibration.temperature_fit import EXPLAINED, REMEDY, is_limit
 from hotmax.calibration.temperature_prior import as_prior
 from hotmax.calibration.verdict import level_of
@@ -178,12 +177,7 @@ def fitted(
     if method == SELECT:
         selection = select_rows(rows, parts.fitting, seed=parts.seed)
         return selection.calibrator, selection
-    calibrator = calibrator_for(method)
-    if prior is not None:
-        calibrator.fit_ = fit_rows(rows, parts.fitting, prior=prior)
-        count = rows.rows if parts.fitting is None else parts.fitting.count
-        parameters = {"temperature": calibrator.fit_.temperature}
-        return calibrator._fitted(parameters, rows.classes, count), None
+    calibrator = calibrator_for(method, prior=prior)
     return calibrator._fit_rows(rows, parts.fitting), None
 
 
