@@ -188,10 +188,13 @@ def test_commands_on_a_cluster(cluster, tmp_path, monkeypatch, capsys):
         assert main([*arguments]) == 0
         return capsys.readouterr().out
 
-    for command in ("calibrate", "evaluate"):
-        here = json.loads(run(command, "whole.npz", "--json"))
-        there = json.loads(run(command, "shards", "--cluster", address, "--json"))
-        assert here.pop("source") != there.pop("source")
+    for command in ("calibrate", "evaluate", "report"):
+        options = ["--json"]
+        if command == "report":
+            options += ["--title", "t", "--out", "report.html", "--force"]
+        here = json.loads(run(command, "whole.npz", *options))
+        there = json.loads(run(command, "shards", "--cluster", address, *options))
+        assert here.pop("source", "a") != there.pop("source", "b")
         assert here == there
     run("calibrate", "whole.npz", "--out", "c.json")
     run("apply", "c.json", "whole.npz", "--out", "p.npz")
