@@ -370,6 +370,7 @@ def test_legends_beside_bars_titles_and_labels_on_the_page(plot):
     got = plot(PICTURES[plot]())
     figure = got if isinstance(got, Figure) else got.figure
     figure.canvas.draw()
+    figure.canvas.draw()  # the layout settles in the second
     page, titles = figure.bbox.padded(1.0), [figure.get_suptitle()]
     bars = [
         bar.get_window_extent()

@@ -256,7 +256,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 if (data.classes - 1) * data.shape[1] <= KEPT:
                     self._inference = infer(data, found.theta, price)
             self._precision = curvatures + price * data.total
-            self.separation_ = None
+            self.separation_: str | None = None
             if not price.any():
                 self._look_for_separation(data, found.theta)
         return self

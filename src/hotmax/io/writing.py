@@ -181,7 +181,7 @@ def write_parquet(
     schema = pa.schema(fields)
     with pq.ParquetWriter(file, schema) as writer:
         for block, cells in labelled_blocks(blocks, labels, class_names):
-            columns = [np.ascontiguousarray(column) for column in block.astype(kind).T]
+            columns: list[Any] = [np.ascontiguousarray(column) for column in block.astype(kind).T]
             columns += [] if cells is None else [cells]
             arrays = [pa.array(c, t) for c, t in zip(columns, schema.types, strict=True)]
             writer.write_table(pa.Table.from_arrays(arrays, schema=schema))

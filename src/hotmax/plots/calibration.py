@@ -144,7 +144,7 @@ def plot_risk_coverage(result: RiskCoverage, *, ax: Any = None) -> Any:
     ax.set_ylim(0, max(1.3 * float(result.risk.max()), 1e-3))
     ax.set_xlabel("coverage: rows kept, the most confident first")
     ax.set_ylabel("risk: error among them")
-    ax.set_title(f"AURC {result.aurc:.4g}")
+    ax.set_title(f"Error among the surest rows: AURC {result.aurc:.4g}")
     ax.legend(loc="upper left")
     percent_ticks(ax.xaxis)
     percent_ticks(ax.yaxis)
@@ -178,11 +178,11 @@ def plot_temperature(result: TemperatureFit, *, ax: Any = None) -> Any:
     ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xlabel("temperature")
     ax.set_ylabel("nll, nats a row")
-    ax.legend(
-        loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderaxespad=0.1, handlelength=1.2,
-        columnspacing=1.0,
-    )  # fmt: skip
-    ax.set_title("How well each temperature explains the labels", pad=20)
+    ax.set_title("How likely the labels are at each temperature")
+    legend_above(ax, 1)
+    top, bottom = float(np.max(nll)), float(np.min(nll))
+    if top > bottom:
+        ax.set_ylim(bottom - 0.06 * (top - bottom), top + 0.3 * (top - bottom))
     return ax
 
 
@@ -220,8 +220,8 @@ def plot_selection(result: Selection, *, ax: Any = None) -> Any:
     ax.set_yticks(range(len(result.candidates)), [c.method for c in result.candidates])
     ax.invert_yaxis()
     ax.axvline(0, color=MUTED, linewidth=1, zorder=0)
-    ax.set_xlabel("cross-validated nll above the best, with its standard error")
-    ax.set_title(f"chosen: {result.chosen}")
+    ax.set_xlabel("nll above the best, with its standard error")
+    ax.set_title(f"Cross-validation chooses {result.chosen}")
     return ax
 
 
