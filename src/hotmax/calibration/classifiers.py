@@ -99,6 +99,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """
         refuse_masked(X, "X")
         refuse_masked(y, "y")
+        refuse_masked(sample_weight, "sample_weight")
         X, y = indexable(X, y)
         validate_data(self, X, skip_check_array=True)
         check_classification_targets(y)
