@@ -91,7 +91,7 @@ class Reliability:
     def _picture(self) -> str:
         """The diagram as an element of a page; nothing without matplotlib."""
         try:
-            from hotmax.plots.style import inline_picture
+            from hotmax.plots import inline_picture
 
             return inline_picture(self.plot, "reliability diagram")
         except ImportError:
