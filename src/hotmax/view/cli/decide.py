@@ -10,7 +10,6 @@ import numpy as np
 from cyclopts import Parameter
 
 import hotmax as hm
-from hotmax.io.one_file import existing
 from hotmax.view.cli.options import (
     BLOCK_READING,
     COMMON,
@@ -73,6 +72,8 @@ def decide(
     force
         Overwrite the result if it is there.
     """
+    from hotmax.io.one_file import existing
+
     chosen = [name for name, value in (
         ("--error", error), ("--precision", precision), ("--costs", costs), ("--rule", rule),
     ) if value is not None]  # fmt: skip
@@ -139,6 +140,8 @@ def decide(
 
 def read_costs(path: Path) -> Any:
     """A matrix of numbers from .npy or text."""
+    from hotmax.io.one_file import existing
+
     file = existing(path)
     try:
         if file.suffix.lower() == ".npy":
@@ -150,6 +153,8 @@ def read_costs(path: Path) -> Any:
 
 def calibrated(found: Any, calibrator: Path | None) -> tuple[Any, Any, str]:
     """(logits, labels, input) of what was read, through a calibrator if one is named."""
+    from hotmax.io.one_file import existing
+
     logits, labels = found.arguments
     if calibrator is None:
         given = found.source is not None and found.source.input == "probabilities"
@@ -238,6 +243,8 @@ def compare(
 
 
 def applied(found: Any, calibrator: Path) -> Any:
+    from hotmax.io.one_file import existing
+
     fitted = hm.calibration.load(existing(calibrator))
     if found.logits.shape[1] != fitted.n_features_in_:
         raise ValueError(

@@ -14,10 +14,6 @@ from cyclopts import Parameter
 
 import hotmax as hm
 from hotmax._core.files import check_writable
-from hotmax.io.labels import text_lines
-from hotmax.io.predictions import is_one_file
-from hotmax.io.sources import client_of
-from hotmax.io.token_logprobs import LOGPROB_FILES
 
 
 @Parameter(name="*")
@@ -97,6 +93,8 @@ class BlockReading(Reading):
 @contextmanager
 def connected(cluster: str | None) -> Iterator[Any]:
     """A client of the cluster, if there is one. Its log is silent: errors are told in one line."""
+    from hotmax.io.sources import client_of
+
     if cluster is None:
         yield None
         return
@@ -112,6 +110,9 @@ def connected(cluster: str | None) -> Iterator[Any]:
 
 def is_small(name: str) -> bool:
     """Is this a single file, small enough to be read whole? What is not there is told by `read`."""
+    from hotmax.io.predictions import is_one_file
+    from hotmax.io.token_logprobs import LOGPROB_FILES
+
     if not is_one_file(name):
         return False
     path = Path(name)
@@ -167,6 +168,8 @@ Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
 def parse_class_names(given: str | None) -> list[str] | None:
+    from hotmax.io.labels import text_lines
+
     if given is None:
         return None
     if "," not in given and os.path.isfile(given):

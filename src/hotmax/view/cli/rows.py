@@ -11,8 +11,6 @@ import numpy as np
 
 from hotmax._core.arrays import Array
 from hotmax._core.reading import shown
-from hotmax.io.labels import LONGEST_TEXT, text_lines
-from hotmax.io.one_file import READERS, existing
 from hotmax.view.cli import STDIN
 from hotmax.view.cli.options import Reading, parse_class_names
 
@@ -53,6 +51,9 @@ def rows_of(tokens: Sequence[str], row: int | None, reading: Reading) -> Rows:
 
 
 def gathered(tokens: Sequence[str], reading: Reading) -> Rows:
+    from hotmax.io.labels import LONGEST_TEXT, text_lines
+    from hotmax.io.one_file import READERS, existing
+
     names = parse_class_names(reading.class_names)
     if not tokens or list(tokens) == [STDIN]:
         if sys.stdin is None or sys.stdin.isatty():
