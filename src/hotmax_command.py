@@ -31,9 +31,8 @@ def defer(package: str) -> None:
     """Put a package that is not imported yet in its place, to be run when it is needed."""
     spec = None if package in sys.modules else importlib.util.find_spec(package)
     if spec is not None:
-        module = sys.modules[package] = Deferred(package)
-        module.__spec__, module.__path__ = spec, spec.submodule_search_locations
-        module.__loader__, module.__package__, module.__file__ = spec.loader, package, spec.origin
+        module = sys.modules[package] = importlib.util.module_from_spec(spec)
+        module.__class__ = Deferred
 
 
 def main() -> int:
