@@ -19,10 +19,12 @@ EXAMPLES = 10000
 SEED = 0
 # How many simulations in each cell of a table.
 SETS = 2000
+# The levels of processors that a wheel has kernels for: all, or LEVELS=x86-64-v3.
+LEVELS =
 FUZZERS = files libraries numbers
 BENCHMARKS = speed libraries losses attention sampling calibration large regression explorer
 
-.PHONY: help demo explorer tour install test test-slow install-docs install-lowest lowest fuzz simulate lint format bench map accuracy capabilities laws tree docs docs-open figures picture clean
+.PHONY: help demo explorer tour install compile wheel test-wheel test test-slow install-docs install-lowest lowest fuzz simulate lint format bench map accuracy capabilities laws tree docs docs-open figures picture clean
 .NOTPARALLEL:
 
 help:
@@ -31,6 +33,9 @@ help:
 	@echo "make test      the tests and the examples in the docstrings, but for the slow tests;"
 	@echo "               those in tests/browser need a Chromium, and the last lines say if there is none"
 	@echo "make explorer  the explorer, served and opened in the browser; Ctrl-C ends it"
+	@echo "make compile   compile all kernels now, on all processors, instead of at first calls"
+	@echo "make wheel     the sdist and the wheels, one of them with compiled kernels, in dist/"
+	@echo "make test-wheel  what is in dist/, installed into an empty environment"
 	@echo "make test-slow the slow tests: generated code, indices, jax and torch.compile at length"
 	@echo "make lowest    the tests with the lowest versions that pyproject.toml allows"
 	@echo "make fuzz      damaged files and hostile numbers; EXAMPLES=100000 SEED=1 for more;"
@@ -62,8 +67,17 @@ tour: $(VENV)/installed
 
 install: $(VENV)/installed-dev
 
+compile: $(VENV)/installed-dev
+	$(BIN)/hotmax compile
+
+wheel: $(VENV)/installed-dev
+	$(BIN)/python .ci/wheel.py $(LEVELS)
+
+test-wheel: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -m wheel tests/wheel
+
 test: install
-	$(BIN)/python $(PYTEST) -m "not slow" $(TESTS)
+	$(BIN)/python $(PYTEST) -m "not slow and not wheel" $(TESTS)
 
 test-slow: install
 	$(BIN)/python $(PYTEST) -m slow $(TESTS)
@@ -71,7 +85,7 @@ test-slow: install
 install-lowest: .venv-lowest/installed-dev
 
 lowest: install-lowest
-	.venv-lowest/bin/python $(PYTEST) -m "not slow" $(TESTS)
+	.venv-lowest/bin/python $(PYTEST) -m "not slow and not wheel" $(TESTS)
 
 fuzz: $(VENV)/installed-dev
 	@for part in $(FUZZERS); do \

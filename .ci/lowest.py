@@ -7,7 +7,7 @@ from pathlib import Path
 
 # Not what hotmax runs with; and PyTorch's version is fixed, since the tests compare with it.
 LEFT_OUT = (
-    *("ruff", "mypy", "sphinx", "myst-nb", "furo", "sphinx-mathjax-offline"),
+    *("hatchling", "ruff", "mypy", "sphinx", "myst-nb", "furo", "sphinx-mathjax-offline"),
     *("torch", "transformers", "torchmetrics"),
 )
 

@@ -53,6 +53,7 @@ from hotmax._softmax.functions import (
 from hotmax._softmax.saturation import attention_saturation, saturation
 from hotmax._softmax.segments import segment_logsumexp, segment_softmax
 from hotmax._softmax.target_entropy import temperature_for_entropy
+from hotmax._core.version import __version__
 
 if typing.TYPE_CHECKING:
     from hotmax import (
@@ -64,8 +65,6 @@ if typing.TYPE_CHECKING:
     )
     from hotmax._regression.estimator import SoftmaxRegression as SoftmaxRegression
     from hotmax.view.report import report as report
-
-__version__ = "0.1.0"
 
 _before_loading(_check_environment)
 

@@ -355,4 +355,4 @@ def test_the_same_bits_without_the_private_parts_of_numba(tmp_path):
 def test_the_tested_versions_of_numba_are_those_of_pyproject():
     project = Path(__file__).parents[2] / "pyproject.toml"
     (low, high) = (".".join(map(str, version)) for version in TESTED)
-    assert f'"numba>={low},<{high}"' in project.read_text()
+    assert f'"numba>={low},<{high}; ' in project.read_text()

@@ -35,6 +35,7 @@ FLOW = (
     {"calibration", "laws", "_regression"},
     {"torch", "io", "integrations"},
     {"plots"},
+    {"_shipping"},
     {"view"},
     {"__main__"},
 )

@@ -84,3 +84,9 @@ def test_the_reference_has_every_public_name():
             thing = getattr(module, member)
             if callable(thing):
                 assert thing.__doc__, f"{name}.{member} has no docstring"
+
+
+def test_the_citation_has_the_version():
+    import hotmax
+
+    assert f"\nversion: {hotmax.__version__}\n" in (ROOT / "CITATION.cff").read_text()

@@ -29,6 +29,7 @@ COMMANDS = (
     "explain",
     "laws",
     "bench",
+    "compile",
     "doctor",
 )
 FRAMES = re.compile("[\u2500-\u257f]")

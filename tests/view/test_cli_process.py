@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -19,6 +18,7 @@ from command_lines import exact
 import hotmax as hm
 import hotmax.view
 from hotmax._core import threads
+from hotmax._shipping import calls
 from hotmax.view.cli import bench, doctor, main, output
 
 PACKAGE = Path(hm.__file__).parent.parent
@@ -62,8 +62,22 @@ def test_doctor(right):
     found = {each["name"]: each["text"] for each in data["findings"]}
     assert found["numpy"] == np.__version__
     assert hm.__version__ in found["hotmax"]
-    assert "kept in" in found["kernels"]
+    assert "no kernels: this is a checkout" in found["shipped"]
+    assert "kept in" in found["cached"]
+    assert "have no code yet" in found["to compile"]
     assert "at once" in found["softmax"]
+
+
+def test_compile(right, run, monkeypatch):
+    """Of all units of work one that takes little."""
+    monkeypatch.setattr(calls, "units", lambda: ["frequencies"])
+    data = json.loads(right("compile", "--processes", "1", "--json"))
+    assert data["kernels"] > 0
+    monkeypatch.setattr(calls, "units", lambda: ["no such function"])
+    code, _, err = run("compile", "--processes", "1")
+    assert (code, "no such function: KeyError" in err) == (1, True)
+    code, _, err = run("compile", "--processes", "0")
+    assert (code, "--processes must be at least 1, got 0" in err) == (2, True)
 
 
 def test_doctor_says_what_is_missing(monkeypatch):
@@ -88,11 +102,12 @@ def test_doctor_finds_what_is_wrong(run, monkeypatch, tmp_path):
 
     monkeypatch.setattr(doctor, "cache_folders", lambda: [tmp_path])
     monkeypatch.setattr(os, "access", lambda *given: False)
-    (finding,) = doctor.cache()
-    assert (finding.state, "each process compiles" in finding.text) == ("WRONG", True)
-    monkeypatch.setattr(doctor, "cache_folders", list)
-    (finding,) = doctor.cache()
+    *_, finding = doctor.kernels()
     assert finding.state == "WRONG"
+    assert finding.text.endswith("cannot be written: what is not shipped, each process compiles")
+    monkeypatch.setattr(doctor, "cache_folders", list)
+    *_, finding = doctor.kernels()
+    assert (finding.state, finding.text[:32]) == ("WRONG", "no directory to keep kernels in;")
 
 
 @pytest.mark.parametrize(
@@ -283,20 +298,6 @@ def test_long_text_goes_on_below_itself(monkeypatch):
     lines = [line.plain for line in table.lines()]
     assert max(map(len, lines)) <= 40
     assert len({line.index("word") for line in lines[1:]}) == 1
-
-
-def test_patience_is_asked_for_where_it_is_needed(monkeypatch, capsys):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    with output.patience():
-        pass
-    assert sys.stderr.getvalue() == ""
-    with output.patience():
-        time.sleep(1.2)
-    assert sys.stderr.getvalue().startswith("hotmax: compiling kernels")
 
 
 def test_progress_is_for_people(monkeypatch, capsys):

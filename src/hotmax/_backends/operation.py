@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from hotmax._backends import without_kernels
 from hotmax._backends.protocol import (
     ArrayOperation,
     Backend,
@@ -35,6 +36,7 @@ from hotmax._backends.protocol import (
 from hotmax._core.arrays import as_mask, refuse_masked
 from hotmax._core.checks import as_bool
 from hotmax._core.kernel_choice import KernelSet
+from hotmax._kernels.compiler.compiling import HAS_NUMBA
 
 Result = TypeVar("Result")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,6 +63,8 @@ FLAGS = ("keepdims", "return_sign", "return_grad", "return_logsumexp")
 
 # Types that NumPy reads itself, or that mean nothing to any library; new types are added when seen.
 NATIVE: set[type] = {np.ndarray, float, int, list, tuple, bool, type(None)}
+if not HAS_NUMBA:
+    NATIVE = without_kernels.NativeTypes(NATIVE)
 
 
 def operation(
@@ -121,6 +125,10 @@ def dispatch(function: Callable[..., Result], arguments: dict[str, Any]) -> Resu
         return result
     if backend is None:
         NATIVE.add(type(first))
+        if not HAS_NUMBA:
+            check_flags(arguments)
+            computed: Result = without_kernels.call(declared, arguments)
+            return computed
         return function(**arguments)
     if declared.kernels is not None:
         everyday: Result | None = backend.call_everyday(declared, arguments)
@@ -139,10 +147,15 @@ def dispatch(function: Callable[..., Result], arguments: dict[str, Any]) -> Resu
                 arguments[name] = as_mask(value)
             else:
                 refuse_masked(value, name)
-        elif name in FLAGS and type(value) is not bool:
-            arguments[name] = as_bool(value, name)
+    check_flags(arguments)
     result = backend.call(declared, arguments)
     return result
+
+
+def check_flags(arguments: dict[str, Any]) -> None:
+    for name in FLAGS:
+        if name in arguments:
+            arguments[name] = as_bool(arguments[name], name)
 
 
 def call_on_values(

@@ -98,7 +98,8 @@ def _remapped(
     if skipped.any():
         flat = np.where(skipped, flat.dtype.type(0), flat)
     remapped = np.empty(flat.size, np.int64)
-    place = remap_ignored_labels(flat, ignored or 0, ignored is not None, classes, remapped)
+    wide = flat.astype(np.int64, copy=False)
+    place = remap_ignored_labels(wide, ignored or 0, ignored is not None, classes, remapped)
     remapped[skipped] = -1
     return place, remapped
 

@@ -30,7 +30,7 @@ from hotmax._core.rows import (
     Staging,
     lies_side_by_side,
 )
-from hotmax._kernels.pool.calls import small_call
+from hotmax._kernels.pool.calls import MOST_DIMENSIONS, small_call
 from hotmax._kernels.softmax.columns import STRIP
 from hotmax._kernels.softmax.tiles import LONGEST_TILED
 
@@ -102,7 +102,16 @@ def is_readable(x: Array) -> bool:
 
 def small_call_of(calls: Calls, x: Array, out_dimensions: int) -> Callable[..., None]:
     """The call of kernels on small arrays like x, compiled or loaded."""
-    call = calls[x.ndim] = small_call(x.dtype, x.ndim, out_dimensions)
+    if x.ndim <= MOST_DIMENSIONS:
+        call = small_call(x.dtype, x.ndim, out_dimensions)
+    else:
+        flat = small_call(x.dtype, 2, min(out_dimensions, 2))
+
+        def call(function: int, x: Array, out: Array, temperature: float) -> None:
+            rows = x.reshape(-1, x.shape[-1])
+            flat(function, rows, out if out.ndim == 1 else out.reshape(rows.shape), temperature)
+
+    calls[x.ndim] = call
     return call
 
 

@@ -254,6 +254,8 @@ def share_rows(function: int, x: Any, out: Any, temperature: Any, streamed: bool
     """
     size, classes = x.size, x.shape[-1]
     rows, threads = size // classes, get_threads()
+    if x.ndim > calls.MOST_DIMENSIONS:
+        x, out = x.reshape(rows, classes), out if out.ndim == 1 else out.reshape(rows, classes)
     ranges = threads * (RANGES if size < MANY else RANGES_OF_MANY)
     step = min(max(-(-size // ranges), RANGE), LARGEST_RANGE) // classes
     step = max(

@@ -15,12 +15,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import config, types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from hotmax._kernels.compiler.compiling import inline, kernel
+from hotmax._kernels.compiler.compiling import IS_COMPILED, inline, kernel
 from hotmax._kernels.numeric.double_double import two_sum
 from hotmax._kernels.simd.memory import borrowed, declare, fetch
 from hotmax._kernels.simd.vectors import (
@@ -33,6 +29,12 @@ from hotmax._kernels.simd.vectors import (
     store,
     transposed_square,
 )
+
+if IS_COMPILED:
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+    from numba.extending import intrinsic
 
 # Size of a register tile. AVX2 has 16 registers of 8 float32: 6 x 2 hold sums, 4 operands. As
 # double-doubles 2 x 2 vectors of 4 float64 take 8, and intermediate results the rest.
@@ -72,7 +74,7 @@ def lanes_of(dtype: Any) -> int:
     return LANES32 if dtype == np.float32 else LANES64
 
 
-if config.DISABLE_JIT:
+if not IS_COMPILED:
 
     def _dot(left, i, right, lane):
         """Entry (i, lane) of the product, as hi and lo."""

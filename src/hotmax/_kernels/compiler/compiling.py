@@ -1,18 +1,31 @@
-"""The decorators of kernels: `kernel`, `quick_kernel` and `inline`."""
+"""The decorators of kernels: `kernel`, `quick_kernel` and `inline`.
+
+Without Numba, or with NUMBA_DISABLE_JIT=1, kernels are plain Python: right, and slow. The functions
+of `simd` then come from `interpreted`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import config, njit, types
+
+try:
+    from numba import config, njit, types
+
+    HAS_NUMBA = True
+except ImportError:  # no wheel of it for this Python or platform
+    HAS_NUMBA = False
+
+IS_COMPILED = HAS_NUMBA and not config.DISABLE_JIT
 
 try:
     from hotmax._kernels.compiler import numba_internals
 
     IS_CACHED = numba_internals.is_supported()
-except (ImportError, AttributeError):  # a private part of Numba is gone
+except (ImportError, AttributeError):  # Numba, or a private part of it, is not there
     IS_CACHED = False
 
 _checks: list[Callable[[], None]] = []
@@ -33,7 +46,7 @@ def _run_checks() -> None:
 
 def kernel(function: Any, nogil: bool = True) -> Any:
     """Compile with the GIL released, and cache the code on disk where a disk can be written."""
-    if config.DISABLE_JIT:
+    if not IS_COMPILED:
         return np.errstate(all="ignore")(function)
     if IS_CACHED:
         return numba_internals.compile_kernel(function, _run_checks, nogil=nogil)
@@ -59,16 +72,18 @@ class Entry:
         return self.address
 
     def _find(self) -> int:
-        if config.DISABLE_JIT:
+        if not IS_COMPILED:
             from hotmax._kernels.pool.interpreted import address_of_function
 
             return address_of_function(np.errstate(all="ignore")(self.function))
-        self.compiled = (
-            numba_internals.compile_kernel(self.function, _run_checks, nogil=True, c_function=True)
-            if IS_CACHED
-            else _uncached(self.function, nogil=True, c_function=True)
-        )
         return c_address(self.compiled, types.intp)
+
+    @cached_property
+    def compiled(self) -> Any:
+        options = {"nogil": True, "c_function": True}
+        if IS_CACHED:
+            return numba_internals.compile_kernel(self.function, _run_checks, **options)
+        return _uncached(self.function, **options)
 
 
 def c_address(compiled: Any, *kinds: Any) -> int:
@@ -79,16 +94,27 @@ def c_address(compiled: Any, *kinds: Any) -> int:
     return address
 
 
-def python_entry(compiled: Any, *kinds: Any) -> Callable[..., Any]:
+Kind = type | tuple[np.dtype[Any], int]  # int, float, or type and number of dimensions
+
+
+def python_entry(compiled: Any, *kinds: Kind) -> Callable[..., Any]:
     """A kernel for these types of arguments, without Numba's look at their types at each call.
 
     That look takes 0.3 microseconds. The caller vouches for the types: they are not checked.
     """
-    if config.DISABLE_JIT:
+    if not IS_COMPILED:
         return compiled  # type: ignore[no-any-return]
-    compiled.compile(kinds)
-    entry: Callable[..., Any] = compiled.overloads[kinds].entry_point
+    signature = tuple(_numba_type(kind) for kind in kinds)
+    compiled.compile(signature)
+    entry: Callable[..., Any] = compiled.overloads[signature].entry_point
     return entry
+
+
+def _numba_type(kind: Kind) -> Any:
+    if isinstance(kind, tuple):
+        dtype, dimensions = kind
+        return types.Array(getattr(types, dtype.name), dimensions, "C")
+    return types.intp if kind is int else types.float64
 
 
 def quick_kernel(function: Any) -> Any:
@@ -101,7 +127,7 @@ def inline(function: Any) -> Any:
 
     It is cached too: the next kernel, or process, that needs it compiles a third faster.
     """
-    if config.DISABLE_JIT:
+    if not IS_COMPILED:
         return function
     if IS_CACHED:
         return numba_internals.compile_device_function(function, _run_checks, forceinline=True)

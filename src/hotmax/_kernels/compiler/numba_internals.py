@@ -12,13 +12,17 @@ parts are not those of a tested version, `compiling` uses plain `njit` without a
 from __future__ import annotations
 
 import dis
+import hashlib
+import pickle
+import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from llvmlite.binding import parse_bitcode
-from numba import __version__ as numba_version, njit
+from llvmlite.binding import get_host_cpu_features, parse_bitcode
+from numba import __version__ as numba_version, config, njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, compile_result
@@ -26,6 +30,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 
+from hotmax._kernels.compiler import shipped
 from hotmax._kernels.compiler.storage import CheckedFiles
 
 # From the first of these versions up to, not including, the second: as in pyproject.toml.
@@ -41,6 +46,8 @@ REQUIRED: dict[Any, tuple[str, ...]] = {
         "_finalize_final_module",
         "_ensure_finalized",
         "_get_module_for_linking",
+        "_set_compiled_object",
+        "enable_object_caching",
     ),
     Compiler: ("compile_extra",),
     CompileResultCacheImpl: ("filename_base", "rebuild"),
@@ -129,12 +136,21 @@ class LazyCache:
         first result.
         """
         self.before_loading()
-        if self.opened is None:
-            return None
         rtsys.initialize(context)
+        kernel = self.kind is FunctionCache
         # Pickle and LLVM may raise anything, for example where a name in the code is gone.
-        with suppress(Exception):
-            return self.opened._load_overload(signature, context)
+        if kernel and (archive := archive_in_use()) is not None:
+            with suppress(Exception):
+                code = archive.read(_shipping_key(self.function, signature))
+                if code is not None:
+                    return _rebuild_shipped(context, pickle.loads(code))
+        if self.opened is not None:
+            with suppress(Exception):
+                loaded = self.opened._load_overload(signature, context)
+                if loaded is not None:
+                    return loaded
+        if kernel:
+            _announce(self.function.__name__, self.opened is not None)
         return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
@@ -148,6 +164,107 @@ class LazyCache:
         if self.opened is not None:
             with suppress(OSError):
                 self.opened.save_overload(signature, compiled)
+        if RECORDING is not None and self.kind is FunctionCache:
+            key = _shipping_key(self.function, signature)
+            name = f"{self.function.__module__}.{self.function.__qualname__}"
+            RECORDING.add(key, name, _shippable(compiled._reduce()), compiled)
+
+
+# Kernels that are to be shipped, as they are compiled; None unless a wheel is being built.
+RECORDING: Any = None
+
+_announced = False
+
+
+def _announce(name: str, kept: bool) -> None:
+    """Tell whoever sits at a terminal, once, why the first call takes seconds."""
+    global _announced
+    if not _announced and sys.stderr is not None and sys.stderr.isatty():
+        often = "once" if kept else "in this process only, as no folder can be written"
+        print(f"hotmax: compiling kernels, {often}: {name} ...", file=sys.stderr)
+    _announced = True
+
+
+def _codegen() -> Any:
+    from numba.core.registry import cpu_target
+
+    return cpu_target.target_context.codegen()
+
+
+@cache
+def host_features() -> Mapping[str, bool]:
+    """The instructions of this processor, by LLVM's names."""
+    features: Mapping[str, bool] = get_host_cpu_features()
+    return features
+
+
+def archive_in_use() -> shipped.Archive | None:
+    """The shipped kernels; None if there are none for this processor, or Numba is told otherwise.
+
+    Whoever asks Numba for another processor, for checks of indices or for symbols of a debugger
+    gets what was asked for.
+    """
+    if config.CPU_NAME or config.CPU_FEATURES is not None or config.DISABLE_JIT:
+        return None
+    if config.BOUNDSCHECK or config.DEBUGINFO_DEFAULT or config.OPT != 3:
+        return None
+    return shipped.opened(host_features)
+
+
+def _shipping_key(function: Any, signature: Any) -> str:
+    """What code is found by in an archive: Numba's key, without the processor."""
+    cells = function.__closure__ or ()
+    closure = dumps(tuple(cell.cell_contents for cell in cells)) if cells else b""
+    parts = (
+        function.__module__,
+        function.__qualname__,
+        repr(signature),
+        hashlib.sha256(function.__code__.co_code).hexdigest(),
+        hashlib.sha256(closure).hexdigest(),
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+
+def _shippable(payload: Any) -> Any:
+    """What a call needs of a kernel: machine code, and the symbols that it defines.
+
+    Without the bitcode it is half as long. Other kernels take the device function instead of it.
+    """
+    (name, _, (code, _)), description, environment, signature, *_, environments = payload
+    engine = _codegen()._engine
+    names = (
+        description.llvm_func_name,
+        description.llvm_cpython_wrapper_name,
+        description.llvm_cfunc_wrapper_name,
+    )
+    symbols = tuple(symbol for symbol in names if engine.is_symbol_defined(symbol))
+    return name, code, symbols, description, environment, signature, environments
+
+
+def _rebuild_shipped(target: Any, payload: Any) -> Any:
+    """A kernel from what `_shippable` gave."""
+    name, code, symbols, description, environment, signature, environments = payload
+    codegen = target.codegen()
+    library = codegen.create_library(name)
+    library.enable_object_caching()
+    library._set_compiled_object(code)
+    library._finalize_final_module()
+    codegen._engine._defined_symbols.update(symbols)
+    result = compile_result(
+        typing_context=target.typing_context,
+        target_context=target,
+        entry_point=target.get_executable(library, description, environment),
+        signature=signature,
+        objectmode=False,
+        lifted=(),
+        fndesc=description,
+        library=library,
+        environment=environment,
+        referenced_envs=environments,
+    )
+    for referenced in environments:
+        codegen.set_env(referenced.env_name, referenced)
+    return result
 
 
 class DeviceCodeLibrary(JITCodeLibrary):  # type: ignore[misc]

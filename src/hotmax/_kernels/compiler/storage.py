@@ -62,13 +62,22 @@ class CheckedFiles:
             if (entry := self._read(path)) is not None:
                 yield entry[0]
 
+    def count(self) -> int:
+        """How many codes can be loaded."""
+        paths = self.folder.glob(f"{self.base}.*.nbc")
+        return sum(self._checked(path) is not None for path in paths)
+
     def _read(self, path: Path) -> Any:
+        data = self._checked(path)
+        return None if data is None else pickle.loads(data)
+
+    def _checked(self, path: Path) -> bytes | None:
         try:
             content = path.read_bytes()
         except FileNotFoundError:
             return None
         digest, data = content[:DIGEST], content[DIGEST:]
-        return pickle.loads(data) if digest == self._digest(data) else None
+        return data if digest == self._digest(data) else None
 
     def _digest(self, data: bytes) -> bytes:
         return hashlib.sha256(self.version + data).digest()

@@ -5,16 +5,17 @@ from __future__ import annotations
 import platform
 from typing import Any
 
-from llvmlite import ir
-from numba import carray, config, types
-from numba.extending import intrinsic
-
-from hotmax._kernels.compiler.compiling import inline
+from hotmax._kernels.compiler.compiling import IS_COMPILED, inline
 from hotmax._kernels.simd.memory import declare, pointer_to
+
+if IS_COMPILED:
+    from llvmlite import ir
+    from numba import carray, types
+    from numba.extending import intrinsic
 
 IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
 
-if not config.DISABLE_JIT:
+if IS_COMPILED:
 
     def _atomic(operation: str) -> Any:
         @intrinsic

@@ -1,4 +1,4 @@
-"""The functions of `atomic` in plain Python, for NUMBA_DISABLE_JIT=1."""
+"""The functions of `atomic` in plain Python, without Numba or with NUMBA_DISABLE_JIT=1."""
 
 from __future__ import annotations
 

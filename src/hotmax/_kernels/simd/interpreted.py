@@ -1,4 +1,4 @@
-"""The functions of `vectors` and `memory` in plain Python, for NUMBA_DISABLE_JIT=1.
+"""The functions of `vectors` and `memory` in plain Python: without Numba or its compiler.
 
 Kernels can then be stepped through in a debugger. A vector is a NumPy array.
 """
@@ -31,7 +31,7 @@ def _fma(a: Any, b: Any, c: Any) -> Any:
         try:
             return np.float64(float(exact))
         except OverflowError:
-            return np.float64(math.copysign(math.inf, exact))
+            return np.float64(math.inf if exact > 0 else -math.inf)
     near = np.float32(float(exact))  # rounded twice: correct a wrong tie
     if math.isfinite(near):
         for other in (np.nextafter(near, -math.inf), np.nextafter(near, math.inf)):

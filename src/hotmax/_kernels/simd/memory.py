@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-from numba import config, types
-from numba.extending import intrinsic
-from numba.np.arrayobj import populate_array
+from hotmax._kernels.compiler.compiling import IS_COMPILED, inline
 
-from hotmax._kernels.compiler.compiling import inline
+if IS_COMPILED:
+    from llvmlite import ir
+    from numba import types
+    from numba.extending import intrinsic
+    from numba.np.arrayobj import populate_array
 
 LINE_BYTES = 64  # of a cache line
 
@@ -36,7 +37,7 @@ def fetch(builder: Any, pointer: Any) -> None:
     builder.call(function, [pointer, i32(0), i32(3), i32(1)])
 
 
-if not config.DISABLE_JIT:
+if IS_COMPILED:
 
     @intrinsic
     def prefetch(typing_context, array, index):

@@ -14,16 +14,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-from numba import config, types
-from numba.extending import intrinsic
-
-from hotmax._kernels.compiler.compiling import inline
+from hotmax._kernels.compiler.compiling import IS_COMPILED, inline
 from hotmax._kernels.simd import LINE as LINE, WIDTH as WIDTH
 from hotmax._kernels.simd.memory import declare, pointer_to
-from hotmax._kernels.simd.vector_type import Vector, broadcast, common_type, entry_type, llvm_suffix
 
-if not config.DISABLE_JIT:
+if IS_COMPILED:
+    from llvmlite import ir
+    from numba import types
+    from numba.extending import intrinsic
+
+    from hotmax._kernels.simd.vector_type import (
+        Vector,
+        broadcast,
+        common_type,
+        entry_type,
+        llvm_suffix,
+    )
 
     def _cast(source: Any, target: Any, llvm_type: Any) -> Any:
         @intrinsic

@@ -11,8 +11,10 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 import hotmax as hm
+from hotmax._core.version import __version__
 from hotmax.view.cli.bench import bench
 from hotmax.view.cli.calibrate import calibrate
+from hotmax.view.cli.compile import compile
 from hotmax.view.cli.decide import compare, decide
 from hotmax.view.cli.doctor import doctor
 from hotmax.view.cli.evaluate import evaluate
@@ -38,6 +40,7 @@ COMMANDS: tuple[Callable[..., Any], ...] = (
     tour,
     laws,
     bench,
+    compile,
     doctor,
 )
 UNWRAPPED = 1000  # columns of help in a pipe: a line for each option
@@ -49,7 +52,7 @@ def make(page: StringIO) -> App:
     app = App(
         name="hotmax",
         help="Logits to probabilities and decisions that can be trusted, at every temperature.",
-        version=f"hotmax {hm.__version__}",
+        version=f"hotmax {__version__}",
         help_format="markdown",
         help_formatter="default" if watched else "plain",  # frames are for eyes
         console=Console() if watched else Console(file=page, width=UNWRAPPED),
@@ -63,10 +66,12 @@ def make(page: StringIO) -> App:
 def run(arguments: list[str]) -> int:
     """Run a command; ValueError where the arguments do not fit it."""
     page = StringIO()
+    app = make(page)
     try:
-        code = make(page)(
-            arguments, exit_on_error=False, print_error=False, result_action="return_value"
-        )
+        command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
+        if command in COMMANDS:
+            assert callable(hm.softmax)  # what was deferred until now is imported
+        code = command(*bound.args, **bound.kwargs)
     except CycloptsError as error:
         what = str(error).partition(" Available commands")[0].rstrip(".")
         raise ValueError(f"{what}; hotmax --help says more") from error

@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.text import Text
 
-from hotmax._core.checks import as_seed
-from hotmax.calibration.assessment import telling
-from hotmax.calibration.families import FAMILIES
-from hotmax.calibration.method_score import UNCALIBRATED, MethodScore, method_score
-from hotmax.calibration.passes import Tell
-from hotmax.calibration.row_parts import RowParts, Split, row_parts
-from hotmax.calibration.score_sums import Method, ScoreMethods
-from hotmax.calibration.temperature_fit import EXPLAINED, REMEDY, is_limit
-from hotmax.calibration.temperature_prior import as_prior
-from hotmax.calibration.verdict import level_of
 from hotmax.view.cli.options import (
     BLOCK_READING,
     COMMON,
@@ -32,6 +22,11 @@ from hotmax.view.cli.options import (
 from hotmax.view.cli.output import Table, progress, say, say_json
 from hotmax.view.cli.predictions import method_of
 from hotmax.view.cli.row_errors import naming_the_file
+
+if TYPE_CHECKING:
+    from hotmax.calibration.method_score import MethodScore
+    from hotmax.calibration.passes import Tell
+    from hotmax.calibration.row_parts import RowParts, Split
 
 SELECT = "select"
 
@@ -62,6 +57,9 @@ class Holdout:
 
 
 def holdout_of(rows: int, share: float, seed: int) -> Holdout:
+    from hotmax._core.checks import as_seed
+    from hotmax.calibration.row_parts import Split
+
     if not 0.0 <= share < 1.0:
         raise ValueError(f"--holdout must lie in 0..1 and be less than 1, got {share:g}")
     held = Split(as_seed(seed), share, rows, True) if share > 0.0 else None
@@ -110,6 +108,13 @@ def calibrate(
     force
         Overwrite the calibrator if it is there; save it even if its temperature is 0 or inf.
     """
+    from hotmax.calibration.assessment import telling
+    from hotmax.calibration.families import FAMILIES
+    from hotmax.calibration.row_parts import row_parts
+    from hotmax.calibration.temperature_fit import REMEDY, is_limit
+    from hotmax.calibration.temperature_prior import as_prior
+    from hotmax.calibration.verdict import level_of
+
     if method not in (*FAMILIES, SELECT):
         raise ValueError(f"--method must be one of {', '.join(FAMILIES)}, {SELECT}; got {method!r}")
     check_free(out, force)
@@ -162,6 +167,8 @@ def calibrate(
 
 def limit_of(calibrator: Any) -> str:
     """Why a calibrator is none to save, and what to do."""
+    from hotmax.calibration.temperature_fit import EXPLAINED, REMEDY
+
     fit = getattr(calibrator, "fit_", None)
     why = "" if fit is None else f" ({fit.diagnosis}: {EXPLAINED[fit.diagnosis]})"
     return f"the fitted temperature is {calibrator.parameters_['temperature']:g}{why}: {REMEDY}"
@@ -185,6 +192,9 @@ def measured(
     rows: RowParts, calibrator: Any, parts: Holdout, tell: Callable[[str], Tell]
 ) -> tuple[MethodScore, MethodScore]:
     """All metrics before and after calibration, by the rules of `hotmax report`."""
+    from hotmax.calibration.method_score import UNCALIBRATED, method_score
+    from hotmax.calibration.score_sums import Method, ScoreMethods
+
     method, parameters = method_of(calibrator), calibrator.parameters_
     temperature = parameters["temperature"] if method == "temperature" else None
     methods = Method(UNCALIBRATED, 1.0), Method(method, temperature, parameters)

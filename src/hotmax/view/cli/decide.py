@@ -11,9 +11,6 @@ import numpy as np
 from cyclopts import Parameter
 
 import hotmax as hm
-from hotmax.calibration.calibrated_source import Calibrate, calibrated_source
-from hotmax.calibration.decisions import Decisions
-from hotmax.io.one_file import existing
 from hotmax.view.cli.options import (
     BLOCK_READING,
     COMMON,
@@ -75,6 +72,8 @@ def decide(
     force
         Overwrite the result if it is there.
     """
+    from hotmax.io.one_file import existing
+
     chosen = [name for name, value in (
         ("--error", error), ("--precision", precision), ("--costs", costs), ("--rule", rule),
     ) if value is not None]  # fmt: skip
@@ -96,7 +95,9 @@ def decide(
             each = (hm.calibration.decide(x, matrix, input=input) for x in blocks_of(logits))
             values = [(one.decisions, one.expected_cost) for one in each]
             arrays = joined(values, "decisions", "expected_cost")
-            result: Any = Decisions(**arrays, expected_costs=np.empty(0), costs=matrix)
+            result: Any = hm.calibration.Decisions(
+                **arrays, expected_costs=np.empty(0), costs=matrix
+            )
         elif fitted is not None:
             parts = [(fitted.accept(x, input=input), x.argmax(1)) for x in blocks_of(logits)]
             arrays = joined(parts, "accepted", "predictions")
@@ -143,6 +144,8 @@ def decide(
 
 def read_costs(path: Path) -> Any:
     """A matrix of numbers from .npy or text."""
+    from hotmax.io.one_file import existing
+
     file = existing(path)
     try:
         if file.suffix.lower() == ".npy":
@@ -154,6 +157,9 @@ def read_costs(path: Path) -> Any:
 
 def calibrated(found: Any, calibrator: Path | None) -> tuple[Any, Any, str]:
     """(logits, labels, input) of what was read, through a calibrator if one is named."""
+    from hotmax.calibration.calibrated_source import Calibrate, calibrated_source
+    from hotmax.io.one_file import existing
+
     logits, labels = found.arguments
     if calibrator is None:
         given = found.source is not None and found.source.input == "probabilities"
@@ -244,6 +250,8 @@ def compare(
 
 def probabilities_of(found: Input, calibrator: Path | None) -> hm.io.Source:
     """The rows of an input as a source of probabilities, through a calibrator if one is named."""
+    from hotmax.calibration.calibrated_source import calibrated_source
+
     if calibrator is not None:
         values, labels, input = calibrated(found, calibrator)
         return hm.io.source(values, labels, input=input)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from hotmax.calibration.assessment import telling
-from hotmax.calibration.evaluation import evaluate_rows
-from hotmax.calibration.row_parts import row_parts
 from hotmax.view.cli.decide import calibrated
 from hotmax.view.cli.options import BLOCK_READING, COMMON, BlockReading, Common, Files, Temperature
 from hotmax.view.cli.output import progress, say, say_json
@@ -42,6 +39,10 @@ def evaluate(
     bins
         Bins of equal width for the calibration errors.
     """
+    from hotmax.calibration.assessment import telling
+    from hotmax.calibration.evaluation import evaluate_rows
+    from hotmax.calibration.row_parts import row_parts
+
     if calibrator is not None and temperature != 1.0:
         raise ValueError("--calibrator and --temperature exclude each other: give one of them")
     with progress("reading") as update, reading.open(files) as found:

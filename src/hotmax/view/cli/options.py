@@ -14,9 +14,6 @@ from cyclopts import Parameter
 
 import hotmax as hm
 from hotmax._core.files import check_writable
-from hotmax.io.labels import text_lines
-from hotmax.io.predictions import holds_responses, is_one_file, taken
-from hotmax.io.sources import client_of
 
 
 @Parameter(name="*")
@@ -106,6 +103,8 @@ class BlockReading(Reading):
 @contextmanager
 def connected(cluster: str | None) -> Iterator[Any]:
     """A client of the cluster, if there is one. Its log is silent: errors are told in one line."""
+    from hotmax.io.sources import client_of
+
     if cluster is None:
         yield None
         return
@@ -121,6 +120,8 @@ def connected(cluster: str | None) -> Iterator[Any]:
 
 def is_small(name: str) -> bool:
     """Is this a single file, small enough to be read whole? What is not there is told by `read`."""
+    from hotmax.io.predictions import holds_responses, is_one_file
+
     if not is_one_file(name):
         return False
     path = Path(name)
@@ -168,6 +169,8 @@ class Input:
     def __str__(self) -> str:
         if self.predictions is not None:
             return str(self.predictions)
+        from hotmax.io.predictions import taken
+
         assert self.source is not None
         one = self.source
         labels = f"labels from {one.label_source or 'the source'}"
@@ -187,6 +190,8 @@ Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
 def parse_class_names(given: str | None) -> list[str] | None:
+    from hotmax.io.labels import text_lines
+
     if given is None:
         return None
     if "," not in given and os.path.isfile(given):

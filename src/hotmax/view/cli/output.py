@@ -6,7 +6,6 @@ import json
 import math
 import sys
 import textwrap
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -208,17 +207,3 @@ def progress(what: str) -> Iterator[Progress]:
             shown.update(task, description=stage, completed=done, total=1.0 if known else None)
 
         yield update
-
-
-@contextmanager
-def patience() -> Iterator[None]:
-    """Tell who watches why the first call of a function takes long, if it does."""
-    text = "hotmax: compiling kernels, which is kept for the next time"
-    timer = threading.Timer(1.0, print, (text,), {"file": sys.stderr, "flush": True})
-    timer.daemon = True
-    if sys.stderr.isatty():
-        timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()

@@ -12,12 +12,6 @@ import numpy as np
 from cyclopts import Parameter
 
 import hotmax as hm
-from hotmax.io.labels import text_lines
-from hotmax.io.one_file import existing
-from hotmax.io.parquet import opened_parquet
-from hotmax.io.places import files_in, suffix_of
-from hotmax.io.text_tables import open_text
-from hotmax.io.writing import check_kind
 from hotmax.view.cli.options import (
     BLOCK_READING,
     COMMON,
@@ -82,6 +76,8 @@ def report(
     force
         Overwrite the page if it is there.
     """
+    from hotmax.io.one_file import existing
+
     check_free(out, force)
     with progress("reading" if files else "making the demo") as update, ExitStack() as stack:
         story: list[str] = []
@@ -133,6 +129,10 @@ def report(
 
 def groups_of(by: str, files: tuple[str, ...]) -> Any:
     """The group of each row: an array of each .npz, or another file."""
+    from hotmax.io.labels import text_lines
+    from hotmax.io.one_file import existing
+    from hotmax.io.places import files_in
+
     if not files:
         raise ValueError("--by needs a FILE: the demo has no groups")
     if Path(by).suffix.lower() in (".npy", ".txt"):
@@ -148,6 +148,11 @@ def groups_of(by: str, files: tuple[str, ...]) -> Any:
 
 def column_of(by: str, name: str) -> Any:
     """An array of an .npz, or a column of a table."""
+    from hotmax.io.one_file import existing
+    from hotmax.io.parquet import opened_parquet
+    from hotmax.io.places import suffix_of
+    from hotmax.io.text_tables import open_text
+
     file, known = existing(name), []
     kind = suffix_of(file)
     if kind == ".npz":
@@ -201,6 +206,10 @@ def apply(
     force
         Overwrite the result if it is there.
     """
+    from hotmax.io.one_file import existing
+    from hotmax.io.places import files_in
+    from hotmax.io.writing import check_kind
+
     names = files_in(list(files)) if files else []
     shards = len(names) > 1 or reading.cluster is not None
     if not shards:

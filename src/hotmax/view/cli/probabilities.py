@@ -25,7 +25,7 @@ from hotmax.view.cli.options import (
     check_free,
     numbers,
 )
-from hotmax.view.cli.output import Table, patience, say, say_json, screen_width, sparkline
+from hotmax.view.cli.output import Table, say, say_json, screen_width, sparkline
 from hotmax.view.cli.rows import Rows, rows_of
 
 Logits = Annotated[str, Parameter(name="LOGITS", show_default=False)]
@@ -60,8 +60,6 @@ def softmax(
     found = rows_of(logits, row, reading)
     if top is not None and top < 1:
         raise ValueError(f"--top must be at least 1, got {top}")
-    with patience():
-        softmax_data(found.rows[0], temperature, found, top)
     if common.json:
         rows = [softmax_data(x, temperature, found, top) for x in found.rows]
         say_json({"temperature": temperature, "rows": rows})
@@ -146,9 +144,8 @@ def sweep(
     t_values = np.array(numbers(temperatures, "--temperatures"))
     check_picture(plot, force)
     rows = np.broadcast_to(x, (t_values.size, x.size))
-    with patience():
-        p = hm.softmax(rows, temperature=t_values[:, None])
-        entropy = hm.entropy(rows, temperature=t_values[:, None])
+    p = hm.softmax(rows, temperature=t_values[:, None])
+    entropy = hm.entropy(rows, temperature=t_values[:, None])
     if plot is not None:
         from hotmax import plots
 
@@ -219,8 +216,7 @@ def sample(
     t_values = numbers(temperatures, "--temperatures")
     check_picture(plot, force)
     chosen = secrets.randbelow(1 << 31) if seed is None else seed
-    with patience():
-        result = hm.frequencies(x, temperatures=t_values, draws=draws, seed=chosen)
+    result = hm.frequencies(x, temperatures=t_values, draws=draws, seed=chosen)
     if plot is not None:
         save_picture(result.plot(), plot, force)
     names = [found.name(c) for c in range(x.size)]

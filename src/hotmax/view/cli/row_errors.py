@@ -8,8 +8,6 @@ from contextlib import contextmanager
 import numpy as np
 
 from hotmax._core.arrays import Array
-from hotmax._kernels.calibration import rows as kernels
-from hotmax.calibration.examples import WRONG
 from hotmax.view.cli.options import Input
 
 BLOCK = 1 << 21  # entries that are looked at together
@@ -22,6 +20,9 @@ def naming_the_file(input: Input) -> Iterator[None]:
     Calibration counts the rows that it is given, which are those of a split or of a block. Blocks
     of a source name their own file.
     """
+    from hotmax._kernels.calibration import rows as kernels
+    from hotmax.calibration.examples import WRONG
+
     found = input.predictions
     if found is None:
         yield
@@ -41,6 +42,8 @@ def naming_the_file(input: Input) -> Iterator[None]:
 
 def row_with(fault: int, logits: Array, labels: Array | None) -> int | None:
     """The first row of the file with a fault that no softmax, or no likelihood, exists for."""
+    from hotmax._kernels.calibration import rows as kernels
+
     step = max(BLOCK // logits.shape[1], 1)
     for start in range(0, len(logits), step):
         part = logits[start : start + step]

@@ -11,9 +11,6 @@ import numpy as np
 
 from hotmax._core.arrays import Array
 from hotmax._core.reading import shown
-from hotmax.io.labels import LONGEST_TEXT, text_lines
-from hotmax.io.one_file import READERS, existing
-from hotmax.io.places import suffix_of
 from hotmax.view.cli import STDIN
 from hotmax.view.cli.options import Reading, parse_class_names
 
@@ -54,6 +51,10 @@ def rows_of(tokens: Sequence[str], row: int | None, reading: Reading) -> Rows:
 
 
 def gathered(tokens: Sequence[str], reading: Reading) -> Rows:
+    from hotmax.io.labels import LONGEST_TEXT, text_lines
+    from hotmax.io.one_file import READERS, existing
+    from hotmax.io.places import suffix_of
+
     names = parse_class_names(reading.class_names)
     if not tokens or list(tokens) == [STDIN]:
         if sys.stdin is None or sys.stdin.isatty():

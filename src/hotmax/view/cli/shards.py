@@ -18,7 +18,6 @@ import numpy as np
 import hotmax as hm
 from hotmax._core.arrays import Array
 from hotmax._core.files import whole
-from hotmax.io.places import absolute
 from hotmax.view.cli.options import BlockReading, Input, connected
 from hotmax.view.cli.output import Progress
 from hotmax.view.cli.row_errors import naming_the_file
@@ -117,6 +116,8 @@ def apply_to_shards(
     update: Progress,
 ) -> dict[str, Any]:
     """Write a shard for each file, here or on a cluster, and then the manifest."""
+    from hotmax.io.places import absolute
+
     check_directory(out, force)
     draft = out.with_name(f".{out.name[:40]}.{uuid.uuid4().hex[:16]}.tmp")
     draft.mkdir()
