@@ -49,9 +49,11 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Args:
         method: "temperature"; "vector" and "matrix", structured scaling with penalties on
-            diagonal, off-diagonal and bias; "dirichlet"; "ensemble", temperature mixed with the
-            identity and the uniform; "isotonic" and "histogram", one class against the rest;
-            "platt" and "beta", for two classes; "identity", which changes nothing.
+            diagonal, off-diagonal and bias; "quadratic", "softplus" and "spline", curves of
+            log-probabilities; "class_temperature", one for each predicted class; "dirichlet";
+            "ensemble", temperature mixed with the identity and the uniform, fitted together;
+            "isotonic" and "histogram", one class against the rest, mixed with a temperature;
+            "platt", "beta" and "venn_abers", for two classes; "identity", which changes nothing.
         input: What comes in, "logits" or "probabilities".
         penalty: Times the method's own regularisation: 1 is what its authors advise.
         bins: For "histogram".
@@ -305,7 +307,9 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
             raise ValueError(f"{path} is not JSON: {first_line(error)}") from None
         try:
             data = check_top(data)
-            parameters = restored(data["parameters"], data["method"], data["classes"])
+            parameters = restored(
+                data["parameters"], data["method"], data["classes"], data["version"]
+            )
         except ValueError as error:
             raise ValueError(f"{path} {error}") from None
     if data["class"] == "TemperatureScaling":
