@@ -2,11 +2,13 @@
 
     make calibration-arena                        prints the tables
     make calibration-arena PUBLISH=1              also writes docs/tables/arena.md
-    make calibration-arena SETS_OF="a.npz b.npz"  also on these: arrays predictions, ground_truth
+    make calibration-arena SETS_OF="a.npz b.npz"  also on these: arrays predictions, ground_truth;
+                                                  a folder stands for all .npz files in it
 
-Half of the rows of each set, drawn at random, fit; the others are scored. Probabilities count as
-1e-12 at least. "above best" is the excess of nll over the best method of probmetrics, and its
-standard error over rows.
+Without them, on 2,000 rows of each set in tests/data. A file of the same name takes the place of
+its excerpt. Half of the rows of each set, drawn at random, fit; the others are scored.
+Probabilities count as 1e-12 at least. "above best" is the excess of nll over the best method of
+probmetrics, and its standard error over rows.
 """
 
 from __future__ import annotations
@@ -25,9 +27,24 @@ import hotmax as hm
 from hotmax.calibration.families import FAMILIES
 
 DATA = Path(__file__).resolve().parent.parent / "tests" / "data"
-WHOLE = "../shared/data"  # beside the project, where the whole sets may be
 PEERS = {"probmetrics": "probmetrics==1.3.0", "netcal": "netcal"}
-PROBMETRICS = ("temp-scaling", "ts-mix", "ets", "svs", "sms", "logistic", "logistic-mix")
+PROBMETRICS = (
+    "temp-scaling",
+    "ts-mix",
+    "ets",
+    "svs",
+    "sms",
+    "logistic",
+    "logistic-mix",
+    "isotonic",
+)
+PROBMETRICS_TWO = (
+    "linear-scaling",
+    "affine-scaling",
+    "quadratic-scaling",
+    "isotonic",
+    "logistic-mix",
+)
 SMALLEST = 1e-12
 Fit = Callable[[np.ndarray, np.ndarray], Callable[[np.ndarray], np.ndarray]]
 
@@ -45,9 +62,9 @@ def ours(method: str) -> Fit:
 def of_probmetrics(method: str) -> Fit:
     def fit(p: np.ndarray, y: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         if method == "ets":
-            from probmetrics.calibrators.temperature_scaling import ETSCalibrator
+            from probmetrics.calibrators import ETSCalibrator
 
-            calibrator = ETSCalibrator()
+            calibrator = ETSCalibrator(loss="ce")
         else:
             from probmetrics.calibrators import get_calibrator
 
@@ -98,7 +115,8 @@ def methods_for(classes: int) -> dict[str, Fit]:
             found[f"hotmax {name}"] = ours(name)
     found["scikit-learn logistic"] = of_sklearn("logistic")
     if importlib.util.find_spec("probmetrics"):
-        found |= {f"probmetrics {name}": of_probmetrics(name) for name in PROBMETRICS}
+        names = PROBMETRICS_TWO if classes == 2 else PROBMETRICS
+        found |= {f"probmetrics {name}": of_probmetrics(name) for name in names}
     if importlib.util.find_spec("netcal"):
         for name in ("TemperatureScaling", "HistogramBinning", "IsotonicRegression"):
             found[f"netcal {name}"] = of_netcal(name)
@@ -146,7 +164,7 @@ def measure(path: Path) -> tuple[list[list[str]], int, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="*", type=Path, help="more sets: .npz")
+    parser.add_argument("files", nargs="*", type=Path, help="more sets: .npz, or folders of them")
     parser.add_argument("--publish", action="store_true", help="write docs/tables/arena.md")
     options = parser.parse_args()
     absent = [name for name in PEERS if not importlib.util.find_spec(name)]
@@ -157,9 +175,14 @@ def main() -> None:
             + "; pip install torch==2.13.0 && pip install "
             + " ".join(PEERS[name] for name in absent)
         )
-    whole = sorted((DATA.parent.parent / WHOLE).resolve().glob("*.npz"))
+    sets = {path.name: path for path in sorted(DATA.glob("*.npz"))}
+    for given in options.files:
+        found = sorted(given.glob("*.npz")) if given.is_dir() else [given]
+        if not found:
+            parser.error(f"{given} holds no .npz files")
+        sets |= {path.name: path for path in found}
     texts = []
-    for path in [*sorted(DATA.glob("*.npz")), *whole, *options.files]:
+    for path in sets.values():
         table, fit, test = measure(path)
         header = ["method", "nll", "Brier", "ECE", "CPU s", "above best (error)"]
         title = f"{path.stem}: {fit} rows fit, {test} score"

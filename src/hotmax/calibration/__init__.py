@@ -49,14 +49,16 @@ from hotmax.calibration.temperature import fit_temperature
 from hotmax.calibration.temperature_fit import TemperatureFit
 
 if TYPE_CHECKING:
+    from hotmax.calibration.calibrator_files import load
     from hotmax.calibration.calibrators import (
         CalibratedClassifier,
         Calibrator,
         TemperatureScaling,
         calibrate,
-        load,
     )
+    from hotmax.calibration.group_temperature import GroupTemperatureScaling
     from hotmax.calibration.selection import Selection, select
+    from hotmax.calibration.sigmoids import SigmoidCalibrator, as_two_classes
 
 __all__ = [
     "Abstention",
@@ -72,14 +74,17 @@ __all__ = [
     "Evaluation",
     "EvaluationState",
     "GroupCalibration",
+    "GroupTemperatureScaling",
     "Reliability",
     "RiskCoverage",
     "Selection",
+    "SigmoidCalibrator",
     "TemperatureFit",
     "TemperatureScaling",
     "abstention",
     "acceptance",
     "accuracy",
+    "as_two_classes",
     "aurc",
     "brier",
     "by_group",
@@ -106,9 +111,18 @@ def __getattr__(name: str) -> Any:
     """The calibrators import scikit-learn: only when they are asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from hotmax.calibration import calibrators, selection
+    from hotmax.calibration import (
+        calibrator_files,
+        calibrators,
+        group_temperature,
+        selection,
+        sigmoids,
+    )
 
-    return getattr(selection if name in ("Selection", "select") else calibrators, name)
+    homes = {"Selection": selection, "select": selection, "load": calibrator_files}
+    homes |= {"GroupTemperatureScaling": group_temperature}
+    homes |= {"SigmoidCalibrator": sigmoids, "as_two_classes": sigmoids}
+    return getattr(homes.get(name, calibrators), name)
 
 
 def __dir__() -> list[str]:

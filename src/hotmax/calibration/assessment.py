@@ -39,7 +39,7 @@ from hotmax.calibration.temperature import MOST_IN_MEMORY, PassFit, curve_of, fi
 from hotmax.calibration.temperature_fit import TemperatureFit
 
 MOST_LOGITS = 1 << 22  # in the rows that calibrators with many parameters are fitted to
-MOST_CLASSES = {"matrix": 100, "dirichlet": 30, "histogram": 100, "isotonic": 100}
+MOST_CLASSES = {"matrix": 100, "dirichlet": 100, "histogram": 100, "isotonic": 100}
 WORST = 10  # classes to show
 LEAST_CLASS_ROWS = 10  # rows in which a class must be predicted to be among them
 COVERAGES = (0.9, 0.95, 0.99)

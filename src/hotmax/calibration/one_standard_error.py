@@ -15,7 +15,7 @@ class LossComparison:
     """Losses of several methods on the same rows.
 
     Attributes:
-        chosen: The first method whose excess is at most `allowed` standard errors.
+        chosen: The first method whose excess is at most one standard error.
         best: The method with the least mean loss.
         excess: For each method, the mean over rows of its loss above that of the best, and the
             standard error of this mean.
@@ -39,12 +39,8 @@ def mean_and_error(values: Array, shares: Array) -> tuple[float, float]:
         return mean, float(np.sqrt((shares**2) @ (values - mean) ** 2))
 
 
-def compare_losses(
-    losses: Mapping[str, Array], shares: Array, allowed: float = 1.0
-) -> LossComparison:
+def compare_losses(losses: Mapping[str, Array], shares: Array) -> LossComparison:
     """Compare losses of rows; methods come from the simplest on.
-
-    `allowed`: how many standard errors a simpler method may lie above the best.
 
     The error is that of the differences in each row. It is much smaller than that of the losses
     themselves, since rows that are hard for one method are hard for all.
@@ -54,5 +50,5 @@ def compare_losses(
         method: mean_and_error(differences(values, losses[best]), shares)
         for method, values in losses.items()
     }
-    chosen = next(method for method, (mean, error) in excess.items() if mean <= allowed * error)
+    chosen = next(method for method, (mean, error) in excess.items() if mean <= error)
     return LossComparison(chosen, best, excess)

@@ -16,7 +16,7 @@ from hotmax.calibration.calibrators import Calibrator, calibrator_for
 from hotmax.calibration.examples import Examples, label_matrix
 from hotmax.calibration.families import FAMILIES, SMALLEST_POSITIVE
 from hotmax.calibration.mixture import logits_of, used
-from hotmax.calibration.one_standard_error import compare_losses, mean_and_error
+from hotmax.calibration.one_standard_error import LossComparison, compare_losses, mean_and_error
 from hotmax.calibration.reservoir import rows_to_fit
 from hotmax.calibration.row_parts import RowParts, Split, row_parts
 from hotmax.calibration.search import fit_examples
@@ -24,8 +24,11 @@ from hotmax.calibration.structured import Choice, StructuredFit
 from hotmax.calibration.temperature_fit import REMEDY, is_limit
 
 # Up to how many classes a method is a candidate by default.
-MOST_CLASSES = {"matrix": 200, "dirichlet": 30, "histogram": 30, "isotonic": 30, "spline": 200}
-ALLOWED = 1.0  # standard errors above the best up to which a simpler method is chosen
+MOST_CLASSES = {"matrix": 100, "dirichlet": 100, "histogram": 30, "isotonic": 30, "spline": 200}
+# Standard errors above the best up to which a simpler method is chosen. To change nothing, or one
+# number, asks for less evidence than to choose among maps that differ by little.
+ALLOWED = {"identity": 1.0, "temperature": 1.0}
+ALLOWED_OTHERS = 0.25
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,8 @@ class Selection:
     """The result of `select`.
 
     Attributes:
-        chosen: The simplest method whose nll lies within one error of the best; never one
+        chosen: The simplest method whose nll lies above the best by no more than a share of the
+            standard error: all of it for identity and temperature, 1/4 for others. Never one
             whose temperature is a limit, 0 or inf.
         best: The method with the least nll.
         candidates: All of them, from the simplest on.
@@ -115,6 +119,15 @@ def default_candidates(classes: int) -> list[str]:
     ]
 
 
+def simplest(compared: LossComparison) -> str:
+    """The first method whose excess is at most the standard errors that it is allowed."""
+    return next(
+        method
+        for method, (mean, error) in compared.excess.items()
+        if mean <= ALLOWED.get(method, ALLOWED_OTHERS) * error
+    )
+
+
 def fitted_to_limit(method: str, examples: Examples) -> bool:
     """Whether a method's temperature is 0 or inf on these rows: then it is never chosen."""
     if method not in ("temperature", "ensemble"):
@@ -135,7 +148,9 @@ def select(
     input: str = "logits",
     max_rows: int | None = None,
 ) -> Selection:
-    """Choose a calibrator by cross-validated nll: the simplest within one error of the best.
+    """Choose a calibrator by cross-validated nll: the simplest that is not clearly worse.
+
+    The penalties of each method are chosen once, on all rows; all else is fitted to each fold anew.
 
     Args:
         logits, targets, sample_weight, ignore_index, where, input: As in `fit_temperature`.
@@ -199,13 +214,14 @@ def select_rows(
     w = examples.weight_of_rows() / examples.weight_of_rows().sum()
 
     ordered = sorted(losses, key=lambda method: FAMILIES[method].size(k, BINS))
-    compared = compare_losses({method: losses[method] for method in ordered}, w, ALLOWED)
+    compared = compare_losses({method: losses[method] for method in ordered}, w)
+    compared = replace(compared, chosen=simplest(compared))
     limits = {method for method in ordered if fitted_to_limit(method, examples)}
     if compared.chosen in limits:
         rest = {method: losses[method] for method in ordered if method not in limits}
         if not rest:
             raise ValueError(f"candidates: {', '.join(ordered)} end at a limit: {REMEDY}")
-        compared = replace(compared, chosen=compare_losses(rest, w, ALLOWED).chosen)
+        compared = replace(compared, chosen=simplest(compare_losses(rest, w)))
     table = []
     for method in ordered:
         means = mean_and_error(losses[method], w)

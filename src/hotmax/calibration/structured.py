@@ -41,7 +41,7 @@ from hotmax.calibration.one_standard_error import mean_and_error
 Parameters = dict[str, Any]
 FACTORS = (100.0, 10.0, 1.0, 0.1, 0.01)  # of the prices, from the strongest on
 PUBLISHED = 2  # the place of factor 1 among them
-EVIDENCE = 0.5  # standard errors by which another factor must be better than that before it
+WEAKER, STRONGER = 1.0, 0.5  # standard errors by which such a factor must be better
 FOLDS, FEWER_FOLDS = 5, 3  # of the cross-validation that chooses among them; on many logits
 MANY_LOGITS = 200_000
 LEAST_ROWS = 10  # of a fold, below which nothing is chosen, and the factor is the strongest
@@ -256,21 +256,21 @@ class CrossValidation:
         """(The factor, numbers to start from).
 
         1, the published prices, unless a factor ten times weaker or stronger, and so on, is better
-        by EVIDENCE standard errors of the mean difference over rows; then the vertex of the
-        parabola through the losses at the best factor and its neighbours.
+        by WEAKER or STRONGER standard errors of the mean difference over rows; then the vertex of
+        the parabola through the losses at the best factor and its neighbours.
         """
         if not self.held:
             return FACTORS[0], None
         place = PUBLISHED
         least, best = self.losses(1.0)
         means = {place: float(self.w @ least)}
-        for direction in (1, -1):
+        for direction, evidence in ((1, WEAKER), (-1, STRONGER)):
             self.start = list(best)
             while 0 <= place + direction < len(FACTORS):
                 losses, found = self.losses(FACTORS[place + direction])
                 means[place + direction] = float(self.w @ losses)
                 gain, error = mean_and_error(least - losses, self.w)
-                if gain <= EVIDENCE * error:
+                if gain <= evidence * error:
                     break
                 place, least, best = place + direction, losses, found
             if place != PUBLISHED:
