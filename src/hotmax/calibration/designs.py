@@ -15,7 +15,7 @@ import numpy as np
 from hotmax._core.arrays import Array
 
 KNOTS = (-4.0, -2.0, 0.0, 2.0, 4.0)  # of the spline, in centred scores
-SQUARE = 10.0  # squares of scores are divided by it, so that they are of their size
+SQUARE_UNIT = 10.0  # squares of scores are divided by it, so that they are of their size
 
 
 @dataclass(frozen=True)
@@ -181,20 +181,20 @@ def matrix_parts(z: Array, present: Array) -> Parts:
 
 
 def quadratic_parts(z: Array, present: Array) -> Parts:
-    return {**vector_parts(z, present), "square": ByClass(z * z / SQUARE)}
+    return {**vector_parts(z, present), "square": ByClass(z * z / SQUARE_UNIT)}
 
 
 def softplus_parts(z: Array, present: Array) -> Parts:
     """Two slopes, with a smooth turn at the mean score."""
-    return {"curve": curve_of(z, present, (0.0,)), "bias": Bias(z.shape[1])}
+    return {"curve": turning_curve(z, present, (0.0,)), "bias": Bias(z.shape[1])}
 
 
 def spline_parts(z: Array, present: Array) -> Parts:
     """A smooth curve of the score: a straight line, and a smooth turn at each knot."""
-    return {"curve": curve_of(z, present, KNOTS), "bias": Bias(z.shape[1])}
+    return {"curve": turning_curve(z, present, KNOTS), "bias": Bias(z.shape[1])}
 
 
-def curve_of(z: Array, present: Array, knots: tuple[float, ...]) -> Shared:
+def turning_curve(z: Array, present: Array, knots: tuple[float, ...]) -> Shared:
     """z, and log(1 + exp(z - knot)) for each knot."""
     turns = [np.maximum(z - knot, 0.0) + np.log1p(np.exp(-np.abs(z - knot))) for knot in knots]
     features = np.stack([z, *turns])

@@ -172,7 +172,7 @@ def apply_histogram(x: Array, parameters: Parameters) -> Array:
 # --- a guard against harm ---------------------------------------------------------------------
 
 
-def guarded(
+def mixed_with_temperature(
     fit: Callable[[Examples, float, int], Parameters], apply: Callable[[Array, Parameters], Array]
 ) -> Callable[[Examples, float, int], Parameters]:
     """A fit whose map is mixed with a temperature, in shares that rows outside each fold choose.
@@ -237,7 +237,7 @@ FAMILIES = {
     "vector": structured(VECTOR, lambda k: 2 * k + 2),
     "quadratic": structured(QUADRATIC, lambda k: 3 * k + 2),
     "histogram": Family(
-        guarded(fit_histogram, apply_histogram),
+        mixed_with_temperature(fit_histogram, apply_histogram),
         apply_guarded(apply_histogram),
         lambda k, bins: k * bins,
     ),
@@ -246,6 +246,8 @@ FAMILIES = {
     # As many steps as the data ask for: the least simple of all.
     "venn_abers": Family(fit_venn_abers, apply_venn_abers, lambda k, bins: 10**9, two_classes=True),
     "isotonic": Family(
-        guarded(fit_isotonic, apply_isotonic), apply_guarded(apply_isotonic), lambda k, bins: 10**9
+        mixed_with_temperature(fit_isotonic, apply_isotonic),
+        apply_guarded(apply_isotonic),
+        lambda k, bins: 10**9,
     ),
 }

@@ -36,7 +36,7 @@ HOTTEST = 1e300
 SMALLEST_DEVIATION = 1e-6  # of log T between groups, below which all have the same temperature
 
 
-def names_of(groups: object, rows: int) -> Array:
+def group_names(groups: object, rows: int) -> Array:
     """The group of each row as text."""
     refuse_masked(groups, "groups")
     names = np.asarray(groups)
@@ -101,7 +101,7 @@ class GroupTemperatureScaling(BaseEstimator):  # type: ignore[misc]
             ValueError: If the temperature of all rows is a limit, 0 or inf.
         """
         examples = read(logits, targets, sample_weight=sample_weight, input=self.input)
-        names = names_of(groups, examples.rows)
+        names = group_names(groups, examples.rows)
         weighted = examples.weight_of_rows() > 0.0
         examples, names = used(examples), names[weighted]
         shared = fit_examples(examples).temperature
@@ -139,7 +139,7 @@ class GroupTemperatureScaling(BaseEstimator):  # type: ignore[misc]
         x, mask = read_rows(logits, where=None, input=self.input, suspicious=False)
         if x.shape[1] != self.n_features_in_:
             raise ValueError(f"logits must have {self.n_features_in_} classes, got {x.shape[1]}")
-        names = names_of(groups, len(x))
+        names = group_names(groups, len(x))
         rows = unlabelled(x, mask, self.input).logits()
         temperatures = np.array(
             [self.temperatures_.get(name, self.temperature_) for name in names.tolist()]

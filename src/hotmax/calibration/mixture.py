@@ -12,7 +12,7 @@ from hotmax.calibration.examples import Examples, label_matrix
 from hotmax.calibration.likelihood import Likelihood
 from hotmax.calibration.temperature_prior import fit_with_prior
 
-PRIOR = 0.5  # the standard deviation of log T: as much as some 12 rows say
+LOG_T_DEVIATION = 0.5  # the standard deviation of log T: as much as some 12 rows say
 
 
 def scipy_minimize(*arguments: Any, **options: Any) -> Any:
@@ -37,7 +37,7 @@ def used(examples: Examples) -> Examples:
 
 def steady_temperature(examples: Examples) -> float:
     """A temperature to start from: that with a prior, which few rows do not lead far from 1."""
-    return fit_with_prior(Likelihood(examples), PRIOR).temperature
+    return fit_with_prior(Likelihood(examples), LOG_T_DEVIATION).temperature
 
 
 def mixture_parts(x: Array, temperature: float) -> Array:
@@ -99,8 +99,8 @@ def fit_mixture(
         pull = parts @ each  # of the shares, before they must sum to 1
         by_share = -share * (pull - float(share @ pull))
         # the prior
-        away = (theta[0] - np.log(temperature)) / PRIOR**2
-        value += prior * (0.5 * away**2 * PRIOR**2 - np.log(share[0]))
+        away = (theta[0] - np.log(temperature)) / LOG_T_DEVIATION**2
+        value += prior * (0.5 * away**2 * LOG_T_DEVIATION**2 - np.log(share[0]))
         slope += prior * away
         by_share = by_share + prior * (share - np.eye(3)[0])
         return value, np.append(slope, by_share[free[1:]])

@@ -14,7 +14,7 @@ from hotmax._core.arrays import Array
 from hotmax.calibration.designs import Parts
 
 LOWEST = -1e300  # for the logarithm of a probability that has underflowed
-MOST_STEPS = 50
+MOST_NEWTON_STEPS = 50
 SMALLEST_STEP = 1e-6  # of the line search
 
 
@@ -28,7 +28,7 @@ class Precision:
 
 
 EXACT = Precision(1e-11, 0.01, 60)
-FINE = Precision(1e-8, 0.01, 60)  # of many rows, where nobody sees more
+NEARLY_EXACT = Precision(1e-8, 0.01, 60)  # of many rows, where nobody sees more
 LOOSE = Precision(1e-4, 0.1, 12)
 FEW_LOGITS = 50_000  # up to which a fit is exact
 
@@ -74,7 +74,9 @@ class Problem:
         if self.present is not None:
             scores[~self.present] = -np.inf
         scores -= scores.max(1, keepdims=True)
-        own = np.einsum("nk,nk->n", self.q, scores if self.present is None else finite(scores))
+        own = np.einsum(
+            "nk,nk->n", self.q, scores if self.present is None else finite_or_zero(scores)
+        )
         p = np.exp(scores, out=scores)
         total = p.sum(1)
         p /= total[:, None]
@@ -94,7 +96,7 @@ class Problem:
         return np.concatenate(pieces).astype(np.float64, copy=False)
 
 
-def finite(scores: Array) -> Array:
+def finite_or_zero(scores: Array) -> Array:
     return np.where(np.isfinite(scores), scores, 0.0)
 
 
@@ -103,7 +105,7 @@ def minimum(problem: Problem, cost: Array, theta: Array | None, precision: Preci
     theta = np.zeros(cost.size) if theta is None else theta
     losses, p = problem.evaluated(theta)
     value = float(problem.w @ losses) + float(cost @ theta**2)
-    for _ in range(MOST_STEPS):
+    for _ in range(MOST_NEWTON_STEPS):
         slope = problem.adjoint((p - problem.q) * problem.w[:, None]) + 2.0 * cost * theta
         step = conjugate_gradients(problem, p, cost, slope, precision)
         promise = -float(slope @ step)  # twice the fall of a quadratic function

@@ -150,7 +150,9 @@ def restored(
         value = math.inf if infinite else array_from_json(given[name], shape, name)
         found[name] = np.array(value) if shape == (-1,) else value
     if version == 1 and "uniform" in shapes_of(method, classes):
-        found["uniform"] = 0.0  # which `apply_structured` knows
+        found["uniform"] = 0.0  # by which `apply_structured` knows these maps
+        if method == "dirichlet":
+            found["centre"] = np.zeros(classes)
     check_parameters(found, method)
     return found
 
@@ -170,6 +172,9 @@ def check_parameters(parameters: Parameters, method: str) -> None:
                 raise damaged(f"{name} must hold numbers up to {LARGEST_NUMBER:g}")
     if "uniform" in parameters:
         check_affine(parameters)
+        # Log-probabilities without a share of the uniform have no lower bound, nor their squares.
+        if parameters["uniform"] == 0.0 and method not in ("vector", "matrix", "dirichlet"):
+            raise damaged("uniform must lie above 0")
     if "shares" in parameters:
         shares = parameters["shares"]
         if not (shares >= 0.0).all() or not abs(shares.sum() - 1.0) <= ROUNDING:

@@ -24,11 +24,17 @@ from hotmax.calibration.structured import Choice, StructuredFit
 from hotmax.calibration.temperature_fit import REMEDY, is_limit
 
 # Up to how many classes a method is a candidate by default.
-MOST_CLASSES = {"matrix": 100, "dirichlet": 100, "histogram": 30, "isotonic": 30, "spline": 200}
+MOST_COMPARED_CLASSES = {
+    "matrix": 100,
+    "dirichlet": 100,
+    "histogram": 30,
+    "isotonic": 30,
+    "spline": 200,
+}
 # Standard errors above the best up to which a simpler method is chosen. To change nothing, or one
 # number, asks for less evidence than to choose among maps that differ by little.
 ALLOWED = {"identity": 1.0, "temperature": 1.0}
-ALLOWED_OTHERS = 0.25
+ALLOWED_OTHERS = 0.5
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class Selection:
 
     Attributes:
         chosen: The simplest method whose nll lies above the best by no more than a share of the
-            standard error: all of it for identity and temperature, 1/4 for others. Never one
+            standard error: all of it for identity and temperature, half for others. Never one
             whose temperature is a limit, 0 or inf.
         best: The method with the least nll.
         candidates: All of them, from the simplest on.
@@ -115,7 +121,7 @@ def default_candidates(classes: int) -> list[str]:
         method
         for method, family in FAMILIES.items()
         if (classes == 2 or not family.two_classes)
-        and (classes <= MOST_CLASSES.get(method, classes))
+        and (classes <= MOST_COMPARED_CLASSES.get(method, classes))
     ]
 
 

@@ -24,7 +24,7 @@ from hotmax.calibration.selection import select
 
 SIGMOID_FORMAT, SIGMOID_VERSION = "hotmax sigmoid calibrator", 1
 MOST_OUTPUTS = MOST_OBJECTS // 2 - 2  # each is an object with one for its parameters
-SELECT = "select"
+BY_SELECTION = "select"
 
 
 def as_two_classes(outputs: object, *, input: str = "logits") -> Array:
@@ -114,7 +114,7 @@ class SigmoidCalibrator(BaseEstimator):  # type: ignore[misc]
         found = []
         for number in range(x.shape[1]):
             rows = x[:, number], y[:, number]
-            if self.method == SELECT:
+            if self.method == BY_SELECTION:
                 chosen = select(*rows, sample_weight=sample_weight, input=self.input)
                 found.append(chosen.calibrator)
             else:
@@ -192,7 +192,7 @@ def sigmoids_of(data: dict[str, Any]) -> SigmoidCalibrator:
     found = tuple(calibrator_of(each) for each in given)
     if any(one.n_features_in_ != 2 or one.input != data["input"] for one in found):
         raise ValueError("is damaged: calibrators must be for two classes, and for the same input")
-    if any(data["method"] not in (SELECT, one._options()[0]) for one in found):
+    if any(data["method"] not in (BY_SELECTION, one._options()[0]) for one in found):
         raise ValueError("is damaged: calibrators must be of the method of the whole")
     calibrator = SigmoidCalibrator(data["method"], input=data["input"])
     calibrator.calibrators_ = found

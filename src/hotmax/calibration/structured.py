@@ -29,9 +29,9 @@ from hotmax.calibration.mixture import fit_mixture, logits_of, steady_temperatur
 from hotmax.calibration.newton import (
     EXACT,
     FEW_LOGITS,
-    FINE,
     LOOSE,
     LOWEST,
+    NEARLY_EXACT,
     Precision,
     Problem,
     minimum,
@@ -39,14 +39,14 @@ from hotmax.calibration.newton import (
 from hotmax.calibration.one_standard_error import mean_and_error
 
 Parameters = dict[str, Any]
-FACTORS = (100.0, 10.0, 1.0, 0.1, 0.01)  # of the prices, from the strongest on
+PRICE_FACTORS = (100.0, 10.0, 1.0, 0.1, 0.01)  # of the prices, from the strongest on
 PUBLISHED = 2  # the place of factor 1 among them
 WEAKER, STRONGER = 1.0, 0.5  # standard errors by which such a factor must be better
 FOLDS, FEWER_FOLDS = 5, 3  # of the cross-validation that chooses among them; on many logits
 MANY_LOGITS = 200_000
-LEAST_ROWS = 10  # of a fold, below which nothing is chosen, and the factor is the strongest
+LEAST_FOLD_ROWS = 10  # of a fold, below which nothing is chosen, and the factor is the strongest
 LARGEST_UNIFORM = 0.5
-ROUNDING = 1e-5  # of logits in the hash that makes the folds
+HASH_ROUNDING = 1e-5  # of logits in the hash that makes the folds
 
 
 def log_mixture(x: Array, temperature: float, uniform: float) -> tuple[Array, Array]:
@@ -74,7 +74,7 @@ def folds_of(x: Array, folds: int) -> Array:
     never tests a fit that has seen it.
     """
     z = row_centred(*log_mixture(x, 1.0, 0.0))
-    digits = np.rint(np.clip(z, -50.0, 50.0) / ROUNDING).astype(np.int64).view(np.uint64)
+    digits = np.rint(np.clip(z, -50.0, 50.0) / HASH_ROUNDING).astype(np.int64).view(np.uint64)
     odd = np.random.default_rng(0).integers(1, 1 << 62, x.shape[1], dtype=np.uint64) * 2 + 1
     key = (digits * odd).sum(1, dtype=np.uint64)
     key ^= key >> np.uint64(31)
@@ -190,7 +190,7 @@ class StartedFit:
         """At a factor of the prices, from numbers or from 0."""
         problem = self.problem(self.z, self.present, self.q, self.w, True)
         if precision is EXACT and self.x.size > FEW_LOGITS:
-            precision = FINE
+            precision = NEARLY_EXACT
         theta = minimum(problem, factor * self.price * problem.prices, theta, precision)
         return self.parameters(problem, theta)
 
@@ -203,7 +203,7 @@ class StartedFit:
             return self.problem(z, self.present[rows], q, w / w.sum(), pairs)
 
         held = [np.flatnonzero(fold == number) for number in range(int(fold.max()) + 1)]
-        if min(map(len, held)) < LEAST_ROWS:
+        if min(map(len, held)) < LEAST_FOLD_ROWS:
             held = []
         trains = [part(np.setdiff1d(np.arange(len(fold)), rows)) for rows in held]
         return CrossValidation(self.price, self.w, held, trains, [part(rows) for rows in held])
@@ -260,14 +260,14 @@ class CrossValidation:
         the parabola through the losses at the best factor and its neighbours.
         """
         if not self.held:
-            return FACTORS[0], None
+            return PRICE_FACTORS[0], None
         place = PUBLISHED
         least, best = self.losses(1.0)
         means = {place: float(self.w @ least)}
         for direction, evidence in ((1, WEAKER), (-1, STRONGER)):
             self.start = list(best)
-            while 0 <= place + direction < len(FACTORS):
-                losses, found = self.losses(FACTORS[place + direction])
+            while 0 <= place + direction < len(PRICE_FACTORS):
+                losses, found = self.losses(PRICE_FACTORS[place + direction])
                 means[place + direction] = float(self.w @ losses)
                 gain, error = mean_and_error(least - losses, self.w)
                 if gain <= evidence * error:
@@ -280,7 +280,7 @@ class CrossValidation:
             before, here, after = (means[place + step] for step in (-1, 0, 1))
             bend = before + after - 2.0 * here
             shift = float(np.clip((before - after) / (2.0 * bend), -0.5, 0.5)) if bend > 0 else 0.0
-        factor: float = FACTORS[place] * 10.0**-shift
+        factor: float = PRICE_FACTORS[place] * 10.0**-shift
         start: Array = np.mean(best, axis=0)
         return factor, start
 
