@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hotmax import calibration as c
-from hotmax.calibration import calibrators, parameters
+from hotmax.calibration import calibrator_files, calibrators, parameters
 from hotmax.view.cli import main
 
 RISING = [[0.1, 0.4, 0.9]] * 3
@@ -214,7 +214,7 @@ def test_bytes_that_are_no_text(path):
 
 
 def test_a_file_that_is_too_long(path, monkeypatch):
-    monkeypatch.setattr(calibrators, "LONGEST_FILE", 100)
+    monkeypatch.setattr(calibrator_files, "LONGEST_FILE", 100)
     refused(path, content(), "is too long: a calibrator may have 100 bytes")
 
 
