@@ -24,7 +24,7 @@ LEVELS =
 FUZZERS = files libraries numbers
 BENCHMARKS = speed libraries losses attention sampling calibration large regression explorer
 
-.PHONY: help demo explorer tour install compile wheel test-wheel test test-slow install-docs install-lowest lowest fuzz simulate lint format bench map accuracy capabilities laws tree docs docs-open figures picture clean
+.PHONY: help demo explorer tour install compile wheel test-wheel test test-slow install-docs install-lowest lowest fuzz simulate lint format bench calibration-arena map accuracy capabilities laws tree docs docs-open figures picture clean
 .NOTPARALLEL:
 
 help:
@@ -46,6 +46,7 @@ help:
 	@echo "make format    put the format right"
 	@echo "make bench     time hotmax, SciPy, PyTorch and JAX; write the tables in docs/ with PUBLISH=1"
 	@echo "make map       time hotmax and PyTorch over a map of shapes; PUBLISH=1 writes map and README"
+	@echo "make calibration-arena  calibrators of hotmax and others on real predictions; SETS_OF=\"a.npz\" for more"
 	@echo "make accuracy  compare them with mpmath; write the tables in docs/ with PUBLISH=1"
 	@echo "make capabilities  write the table of what works on whose arrays"
 	@echo "make laws      try the laws on SciPy, PyTorch and JAX, and write who breaks which"
@@ -115,6 +116,9 @@ bench: $(VENV)/installed-dev
 
 map: $(VENV)/installed-dev
 	@$(BIN)/python bench/map.py $(if $(PUBLISH),--publish)
+
+calibration-arena: $(VENV)/installed-dev
+	@$(BIN)/python bench/calibration_arena.py $(SETS_OF) $(if $(PUBLISH),--publish)
 
 accuracy: $(VENV)/installed-dev
 	@PYTHONPATH=tests $(BIN)/python bench/accuracy.py $(if $(PUBLISH),--publish)

@@ -14,6 +14,7 @@ from hotmax._attention.functions import attention, attention_weights
 from hotmax._attention.vjp import attention_vjp
 from hotmax._backends.protocol import LIBRARIES as _LIBRARIES
 from hotmax._core.threads import check_environment as _check_environment, get_threads, set_threads
+from hotmax._core.version import __version__
 from hotmax._kernels.compiler.compiling import before_loading as _before_loading
 from hotmax._losses.cross_entropy import cross_entropy, nll_loss, perplexity
 from hotmax._losses.divergences import distillation_loss, kl_divergence
@@ -53,7 +54,6 @@ from hotmax._softmax.functions import (
 from hotmax._softmax.saturation import attention_saturation, saturation
 from hotmax._softmax.segments import segment_logsumexp, segment_softmax
 from hotmax._softmax.target_entropy import temperature_for_entropy
-from hotmax._core.version import __version__
 
 if typing.TYPE_CHECKING:
     from hotmax import (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-MANY = ["identity", "temperature", "ensemble", "vector", "matrix", "dirichlet"]
+CURVES = ["class_temperature", "softplus", "spline", "quadratic"]
+MANY = ["identity", "temperature", "ensemble", "vector", "matrix", "dirichlet", *CURVES]
 ONE_BY_ONE = ["isotonic", "histogram"]
-TWO = ["platt", "beta"]
+TWO = ["platt", "beta", "venn_abers"]
 
 
 def classes_of(method):

@@ -25,7 +25,7 @@ def test_saved_and_loaded(method, tmp_path):
     np.testing.assert_array_equal(again.predict_proba(z), fitted.predict_proba(z))
     data = json.loads((tmp_path / "calibrator.json").read_text())
     assert data["format"] == "hotmax calibrator"
-    assert data["version"] == 1
+    assert data["version"] == 2
     assert os.listdir(tmp_path) == ["calibrator.json"]
 
 
@@ -45,7 +45,7 @@ def test_limits_are_saved_too(tmp_path):
     [
         ("not json", "not JSON"),
         ("[]", "not a hotmax calibrator"),
-        ('{"format": "hotmax calibrator", "version": 2}', "version 2"),
+        ('{"format": "hotmax calibrator", "version": 3}', "version 3"),
         ('{"format": "hotmax calibrator", "version": 1}', "damaged"),
     ],
 )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hotmax import calibration as c
-from hotmax.calibration import calibrators, parameters
+from hotmax.calibration import calibrator_files, calibrators, parameters
 from hotmax.view.cli import main
 
 RISING = [[0.1, 0.4, 0.9]] * 3
@@ -214,7 +214,7 @@ def test_bytes_that_are_no_text(path):
 
 
 def test_a_file_that_is_too_long(path, monkeypatch):
-    monkeypatch.setattr(calibrators, "LONGEST_FILE", 100)
+    monkeypatch.setattr(calibrator_files, "LONGEST_FILE", 100)
     refused(path, content(), "is too long: a calibrator may have 100 bytes")
 
 
@@ -290,3 +290,45 @@ def test_huge_losses_give_no_warnings(rows):
     assert not result.nll_error < math.inf
     c.EvaluationState().update(x, y).merge(c.EvaluationState().update(x, y)).result()
     c.select(x, y, candidates=["identity", "temperature"])
+
+
+BASE = {"temperature": 2.0, "uniform": 0.01, "bias": [0.0, 1.0, -1.0]}
+OFF = [[0.0, 0.1, 0.2], [0.1, 0.0, 0.2], [0.3, 0.1, 0.0]]
+SECOND = {
+    "vector": {**BASE, "diagonal": [0.1, 0.2, 0.3]},
+    "quadratic": {**BASE, "diagonal": [0.1, 0.2, 0.3], "square": [1.0, -1.0, 1e6]},
+    "matrix": {**BASE, "diagonal": [0.1, 0.2, 0.3], "off_diagonal": OFF},
+    "dirichlet": {**BASE, "diagonal": [1.0] * 3, "off_diagonal": OFF, "centre": [1e300] * 3},
+    "softplus": {**BASE, "curve": [0.1, -0.5]},
+    "spline": {**BASE, "curve": [0.1, 1e5, -0.5, 0.3, 0.1, 0.0]},
+    "class_temperature": {"temperature": 2.0, "uniform": 1e-300, "group": [0.1, 1e6, -0.2]},
+}
+
+
+@pytest.mark.parametrize("method", SECOND)
+@pytest.mark.filterwarnings("error")
+def test_files_of_version_2(path, tmp_path, method):
+    data = content("vector", version=2) | {"method": method, "parameters": SECOND[method]}
+    calibrator = load(path, data)
+    p = calibrator.predict_proba(HARD_ROWS)
+    assert (p >= 0).all()
+    np.testing.assert_allclose(p.sum(1), 1.0, rtol=1e-12)
+    calibrator.save(tmp_path / "again.json")
+    np.testing.assert_array_equal(c.load(tmp_path / "again.json").predict_proba(HARD_ROWS), p)
+    for name, value in {"uniform": 1.0, "temperature": 0.0, "more": 1.0}.items():
+        refused(path, {**data, "parameters": {**SECOND[method], name: value}})
+    if "off_diagonal" not in SECOND[method] and method != "vector":
+        refused(path, {**data, "parameters": {**SECOND[method], "uniform": 0.0}}, "above 0")
+    for name in set(SECOND[method]) - {"temperature", "uniform"}:
+        refused(path, {**data, "parameters": {**SECOND[method], name: [1.0]}})
+
+
+def test_venn_abers_must_rise(path):
+    right = {"knots": [0.0, 1.0], "low": [0.0, 0.1, 0.2, 0.3, 0.4], "high": [0.1] * 4 + [1.0]}
+    data = content("platt", version=2) | {"method": "venn_abers", "parameters": right}
+    p = load(path, data).predict_proba([[0.0, 0.5]])
+    assert p[0, 1] == pytest.approx(0.1 / (0.1 + 1 - 0.2))
+    wrong = {"knots": [1.0, 1.0], "low": [0.0, 0.1, 0.2, 0.3, 1.0], "high": [0.0] * 5}
+    for name, value in wrong.items():
+        refused(path, {**data, "parameters": {**right, name: value}})
+    refused(path, {**data, "parameters": {**right, "low": [0.0, 0.1]}})

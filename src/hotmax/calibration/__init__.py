@@ -49,9 +49,12 @@ from hotmax.calibration.temperature import fit_temperature
 from hotmax.calibration.temperature_fit import TemperatureFit
 
 if TYPE_CHECKING:
-    from hotmax.calibration.calibrators import Calibrator, TemperatureScaling, load
+    from hotmax.calibration.calibrator_files import load
+    from hotmax.calibration.calibrators import Calibrator, TemperatureScaling
     from hotmax.calibration.classifiers import CalibratedClassifier, calibrate
+    from hotmax.calibration.group_temperature import GroupTemperatureScaling
     from hotmax.calibration.selection import Selection, select
+    from hotmax.calibration.sigmoids import SigmoidCalibrator, as_two_classes
 
 __all__ = [
     "Abstention",
@@ -67,14 +70,17 @@ __all__ = [
     "Evaluation",
     "EvaluationState",
     "GroupCalibration",
+    "GroupTemperatureScaling",
     "Reliability",
     "RiskCoverage",
     "Selection",
+    "SigmoidCalibrator",
     "TemperatureFit",
     "TemperatureScaling",
     "abstention",
     "acceptance",
     "accuracy",
+    "as_two_classes",
     "aurc",
     "brier",
     "by_group",
@@ -101,11 +107,20 @@ def __getattr__(name: str) -> Any:
     """The calibrators import scikit-learn: only when they are asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from hotmax.calibration import calibrators, classifiers, selection
+    from hotmax.calibration import (
+        calibrator_files,
+        calibrators,
+        classifiers,
+        group_temperature,
+        selection,
+        sigmoids,
+    )
 
-    places = {"Selection": selection, "select": selection}
-    places |= {"CalibratedClassifier": classifiers, "calibrate": classifiers}
-    return getattr(places.get(name, calibrators), name)
+    homes = {"Selection": selection, "select": selection, "load": calibrator_files}
+    homes |= {"CalibratedClassifier": classifiers, "calibrate": classifiers}
+    homes |= {"GroupTemperatureScaling": group_temperature}
+    homes |= {"SigmoidCalibrator": sigmoids, "as_two_classes": sigmoids}
+    return getattr(homes.get(name, calibrators), name)
 
 
 def __dir__() -> list[str]:

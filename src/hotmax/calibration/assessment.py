@@ -18,13 +18,14 @@ from hotmax.calibration.binning import BINS
 from hotmax.calibration.chance import LEVEL
 from hotmax.calibration.estimate import NORMAL, Estimate
 from hotmax.calibration.examples import Examples
-from hotmax.calibration.families import FAMILIES, logits_of
+from hotmax.calibration.families import FAMILIES
 from hotmax.calibration.method_score import (
     UNCALIBRATED,
     MethodScore,
     method_score,
     share_estimate,
 )
+from hotmax.calibration.mixture import logits_of
 from hotmax.calibration.passes import Tell, Together
 from hotmax.calibration.ranks import groups_aurc, groups_risk
 from hotmax.calibration.reliability import RiskCoverage, wilson
@@ -38,7 +39,7 @@ from hotmax.calibration.temperature import MOST_IN_MEMORY, PassFit, curve_of, fi
 from hotmax.calibration.temperature_fit import TemperatureFit
 
 MOST_LOGITS = 1 << 22  # in the rows that calibrators with many parameters are fitted to
-MOST_CLASSES = {"matrix": 30, "dirichlet": 30, "histogram": 100, "isotonic": 100}
+MOST_CLASSES = {"matrix": 100, "dirichlet": 100, "histogram": 100, "isotonic": 100}
 WORST = 10  # classes to show
 LEAST_CLASS_ROWS = 10  # rows in which a class must be predicted to be among them
 COVERAGES = (0.9, 0.95, 0.99)

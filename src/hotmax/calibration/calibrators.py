@@ -20,7 +20,6 @@ from hotmax._backends.lazy import is_lazy, map_rows
 from hotmax._core.arrays import Array
 from hotmax._core.checks import as_real, as_seed
 from hotmax._core.files import write_whole
-from hotmax._core.reading import bounded, first_line, reading, strict_json
 from hotmax.calibration.binning import check_bins
 from hotmax.calibration.conformal import unlabelled
 from hotmax.calibration.examples import Examples, read_rows, shape_of
@@ -29,8 +28,6 @@ from hotmax.calibration.likelihood import Likelihood
 from hotmax.calibration.parameters import (
     FORMAT,
     LONGEST_FILE,
-    MOST_LISTS,
-    MOST_OBJECTS,
     VERSION,
     as_json,
     check_top,
@@ -47,12 +44,16 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A map from logits to calibrated probabilities, fitted to labels.
 
     Args:
-        method: "temperature"; "vector" and "matrix", structured scaling with penalties on
-            diagonal, off-diagonal and bias; "dirichlet"; "ensemble", temperature mixed with the
-            identity and the uniform; "isotonic" and "histogram", one class against the rest;
-            "platt" and "beta", for two classes; "identity", which changes nothing.
+        method: "temperature"; "vector" and "matrix", structured scaling of log-probabilities with
+            penalties on diagonal, off-diagonal and bias; "dirichlet", the same with
+            log-probabilities less their means; "quadratic", "softplus" and "spline", curves of
+            log-probabilities; "class_temperature", one for each predicted class; "ensemble",
+            temperature mixed with the identity and the uniform, fitted together; "isotonic" and
+            "histogram", one class against the rest, mixed with a temperature; "platt", "beta" and
+            "venn_abers", for two classes; "identity", which changes nothing.
         input: What comes in, "logits" or "probabilities".
-        penalty: Times the method's own regularisation: 1 is what its authors advise.
+        penalty: Times the method's own regularisation. In structured scaling, this is what its
+            authors advise, times a factor that cross-validation chooses.
         bins: For "histogram".
         max_rows: The most rows that methods other than "temperature" are fitted to: 20,000 (and
             16,777,216 logits) unless told. They are drawn at random from all.
@@ -204,6 +205,10 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ValueError: If `load` could not read it: more than 128 MiB, or numbers so large that
                 the map would overflow.
         """
+        write_whole(path, json.dumps(self._document(), allow_nan=False), force=force)
+
+    def _document(self) -> dict[str, Any]:
+        """What is written; a ValueError if it could not be read."""
         if not hasattr(self, "parameters_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
         method, penalty, bins = self._options()
@@ -218,18 +223,18 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "classes": self.n_features_in_,
             "parameters": {k: as_json(v) for k, v in self.parameters_.items()},
         }
-        text = json.dumps(data, allow_nan=False)
         try:
             restored(check_top(data)["parameters"], method, self.n_features_in_)
         except ValueError as error:
             reason = str(error).removeprefix("is damaged: ")
             raise ValueError(f"this {method} calibrator cannot be saved: {reason}") from None
-        if len(text) > LONGEST_FILE:
+        length = len(json.dumps(data, allow_nan=False))
+        if length > LONGEST_FILE:
             raise ValueError(
-                f"this {method} calibrator cannot be saved: it takes {len(text)} bytes, and "
+                f"this {method} calibrator cannot be saved: it takes {length} bytes, and "
                 f"{LONGEST_FILE} are read"
             )
-        write_whole(path, text, force=force)
+        return data
 
 
 class TemperatureScaling(Calibrator):
@@ -283,47 +288,16 @@ def fit_checks(examples: Examples) -> None:
     Likelihood(examples)
 
 
-# --- files ------------------------------------------------------------------------------------
-
-
-def load(path: str | os.PathLike[str]) -> Calibrator:
-    """Read a calibrator that `save` has written: a TemperatureScaling if that was saved.
-
-    Files may come from anywhere: types, lengths and ranges are checked against a schema, so that
-    what is loaded gives probabilities. A file has 128 MiB and 4,194,304 classes at most.
-
-    Raises:
-        ValueError: If the file is not a calibrator or is damaged; it names the file.
-        OSError: If it is not there or may not be read.
-
-    Example:
-        >>> import tempfile, pathlib, hotmax as hm
-        >>> fitted = hm.calibration.TemperatureScaling().fit([[4.0, 0.0], [4.0, 1.0]], [0, 1])
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     fitted.save(pathlib.Path(folder) / "calibrator.json")
-        ...     loaded = hm.calibration.load(pathlib.Path(folder) / "calibrator.json")
-        >>> type(loaded).__name__, loaded.temperature_ == fitted.temperature_
-        ('TemperatureScaling', True)
-    """
-    with reading(path):
-        text = bounded(path, LONGEST_FILE, "a calibrator")
-        if text.count(b"[") > MOST_LISTS or text.count(b"{") > MOST_OBJECTS:
-            raise ValueError(f"{path} is not a {FORMAT}: it has too many lists or objects")
-        try:
-            data = strict_json(text)
-        except ValueError as error:
-            raise ValueError(f"{path} is not JSON: {first_line(error)}") from None
-        try:
-            data = check_top(data)
-            parameters = restored(data["parameters"], data["method"], data["classes"])
-        except ValueError as error:
-            raise ValueError(f"{path} {error}") from None
-    if data["class"] == "TemperatureScaling":
-        calibrator: Calibrator = TemperatureScaling(input=data["input"])
+def calibrator_of(data: object) -> Calibrator:
+    """The calibrator of a file's contents; a ValueError if they are not one."""
+    top = check_top(data)
+    parameters = restored(top["parameters"], top["method"], top["classes"], top["version"])
+    if top["class"] == "TemperatureScaling":
+        calibrator: Calibrator = TemperatureScaling(input=top["input"])
     else:
-        options = {name: data[name] for name in ("input", "penalty", "bins")}
-        calibrator = Calibrator(data["method"], **options)
+        options = {name: top[name] for name in ("input", "penalty", "bins")}
+        calibrator = Calibrator(top["method"], **options)
     calibrator.parameters_ = parameters
-    calibrator.n_features_in_ = data["classes"]
-    calibrator.classes_ = np.arange(data["classes"])
+    calibrator.n_features_in_ = top["classes"]
+    calibrator.classes_ = np.arange(top["classes"])
     return calibrator

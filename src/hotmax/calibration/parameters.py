@@ -14,10 +14,12 @@ import numpy as np
 
 from hotmax._core.arrays import Array
 from hotmax._core.reading import is_count
+from hotmax.calibration.designs import KNOTS
 from hotmax.calibration.examples import INPUTS
 from hotmax.calibration.families import FAMILIES, Parameters
 
-FORMAT, VERSION = "hotmax calibrator", 1
+FORMAT, VERSION = "hotmax calibrator", 2
+READABLE = (1, 2)  # of version 1, affine maps had no share of the uniform, and steps no mixture
 KEYS = ("format", "version", "class", "method", "input", "penalty", "bins", "classes", "parameters")
 CLASSES = ("Calibrator", "TemperatureScaling")
 
@@ -51,8 +53,8 @@ def check_top(data: object) -> Mapping[str, Any]:
     """What a calibrator's file must be, apart from its parameters."""
     if type(data) is not dict or data.get("format") != FORMAT:
         raise ValueError(f"is not a {FORMAT}")
-    if type(data.get("version")) is not int or data["version"] != VERSION:
-        raise ValueError(f"has version {data.get('version')!r}, and {VERSION} is read here")
+    if type(data.get("version")) is not int or data["version"] not in READABLE:
+        raise ValueError(f"has version {data.get('version')!r}, and {VERSION} is read here, or 1")
     if set(data) != set(KEYS):
         raise damaged(f"it has the keys {sorted(data)[:12]}, not {sorted(KEYS)}")
     method, classes = data["method"], data["classes"]
@@ -105,34 +107,52 @@ def array_from_json(value: object, shape: ArrayShape, name: str) -> Any:
     return parts if shape[1:] == (-1,) else np.array(parts)
 
 
-def shapes_of(method: str, k: int) -> dict[str, ArrayShape]:
+def shapes_of(method: str, k: int, version: int = VERSION) -> dict[str, ArrayShape]:
     """The parameters of a method for k classes; -1 is any length."""
-    affine: dict[str, ArrayShape] = {"temperature": (), "diagonal": (k,), "bias": (k,)}
+    base: dict[str, ArrayShape] = {"temperature": (), "uniform": ()}
+    vector: dict[str, ArrayShape] = {**base, "diagonal": (k,), "bias": (k,)}
+    steps: dict[str, ArrayShape] = {"values": (k, -1), "temperature": (), "shares": (2,)}
     table: dict[str, dict[str, ArrayShape]] = {
         "identity": {},
         "temperature": {"temperature": ()},
         "platt": {"line": (2,)},
         "beta": {"line": (3,)},
         "ensemble": {"temperature": (), "shares": (3,)},
-        "vector": affine,
-        "matrix": {**affine, "off_diagonal": (k, k)},
-        "dirichlet": {**affine, "off_diagonal": (k, k)},
-        "isotonic": {"knots": (k, -1), "values": (k, -1)},
-        "histogram": {"edges": (k, -1), "values": (k, -1)},
+        "class_temperature": {**base, "group": (k,)},
+        "softplus": {**base, "curve": (2,), "bias": (k,)},
+        "spline": {**base, "curve": (len(KNOTS) + 1,), "bias": (k,)},
+        "vector": vector,
+        "quadratic": {**vector, "square": (k,)},
+        "matrix": {**vector, "off_diagonal": (k, k)},
+        "dirichlet": {**vector, "centre": (k,), "off_diagonal": (k, k)},
+        "venn_abers": {"knots": (-1,), "low": (-1,), "high": (-1,)},
+        "isotonic": {"knots": (k, -1), **steps},
+        "histogram": {"edges": (k, -1), **steps},
     }
+    if version == 1:
+        steps_later = method in ("isotonic", "histogram")
+        later = ("temperature", "shares") if steps_later else ("uniform", "centre")
+        return {name: shape for name, shape in table[method].items() if name not in later}
     return table[method]
 
 
-def restored(given: Mapping[str, Any], method: str, classes: int) -> Parameters:
+def restored(
+    given: Mapping[str, Any], method: str, classes: int, version: int = VERSION
+) -> Parameters:
     """The parameters of a method, from those of a file."""
-    shapes = shapes_of(method, classes)
+    shapes = shapes_of(method, classes, version)
     if set(given) != set(shapes):
         names = sorted(map(str, given))[:12]
         raise damaged(f"{method} has the parameters {sorted(shapes)}, not {names}")
     found: Parameters = {}
     for name, shape in shapes.items():
         infinite = name == "temperature" and given[name] == "inf"
-        found[name] = math.inf if infinite else array_from_json(given[name], shape, name)
+        value = math.inf if infinite else array_from_json(given[name], shape, name)
+        found[name] = np.array(value) if shape == (-1,) else value
+    if version == 1 and "uniform" in shapes_of(method, classes):
+        found["uniform"] = 0.0  # by which `apply_structured` knows these maps
+        if method == "dirichlet":
+            found["centre"] = np.zeros(classes)
     check_parameters(found, method)
     return found
 
@@ -150,9 +170,12 @@ def check_parameters(parameters: Parameters, method: str) -> None:
             parts = value if isinstance(value, list) else [value]
             if not all(np.abs(part).max() <= LARGEST_NUMBER for part in parts):  # nan too
                 raise damaged(f"{name} must hold numbers up to {LARGEST_NUMBER:g}")
-    if "diagonal" in parameters:
+    if "uniform" in parameters:
         check_affine(parameters)
-    if method == "ensemble":
+        # Log-probabilities without a share of the uniform have no lower bound, nor their squares.
+        if parameters["uniform"] == 0.0 and method not in ("vector", "matrix", "dirichlet"):
+            raise damaged("uniform must lie above 0")
+    if "shares" in parameters:
         shares = parameters["shares"]
         if not (shares >= 0.0).all() or not abs(shares.sum() - 1.0) <= ROUNDING:
             raise damaged(f"shares must not be negative and sum to 1, not {shares.tolist()}")
@@ -162,6 +185,8 @@ def check_parameters(parameters: Parameters, method: str) -> None:
         check_steps(parameters["knots"], parameters["values"], "knots", 0)
         if not all((np.diff(value) >= 0.0).all() for value in parameters["values"]):
             raise damaged("values must not fall")
+    if method == "venn_abers":
+        check_venn_abers(parameters)
     if method == "histogram":
         check_steps(parameters["edges"], parameters["values"], "edges", 1)
 
@@ -169,11 +194,30 @@ def check_parameters(parameters: Parameters, method: str) -> None:
 def check_affine(parameters: Parameters) -> None:
     if not 0.0 < parameters["temperature"] < math.inf:
         raise damaged("temperature must be positive and finite in an affine map")
-    weight = 1.0 + np.abs(parameters["diagonal"])
+    if not 0.0 <= parameters["uniform"] < 1.0:
+        raise damaged(f"uniform must lie in 0..1, below 1, not {parameters['uniform']}")
+    weight = np.ones(1)
+    for name in ("diagonal", "square", "group"):
+        weight = weight + np.abs(parameters.get(name, 0.0))
+    weight = weight + np.abs(parameters.get("curve", np.zeros(1))).sum()
     if "off_diagonal" in parameters:
         weight = weight + np.abs(parameters["off_diagonal"]).sum(1)
     if not (weight <= LARGEST_WEIGHT).all():
         raise damaged(f"the weights of a class must sum to {LARGEST_WEIGHT:g} at most")
+
+
+def check_venn_abers(parameters: Parameters) -> None:
+    knots, low, high = (parameters[name] for name in ("knots", "low", "high"))
+    if not len(low) == len(high) == 2 * len(knots) + 1:
+        raise damaged("low and high must have twice as many numbers as knots, and one more")
+    if not (np.diff(knots) > 0.0).all():
+        raise damaged("knots must rise")
+    for name in ("low", "high"):
+        value = parameters[name]
+        if not ((value >= 0.0) & (value <= 1.0)).all() or not (np.diff(value) >= 0.0).all():
+            raise damaged(f"{name} must rise within 0..1")
+    if not (low < 1.0).all() or not (high > 0.0).all():
+        raise damaged("low must be below 1, and high above 0")
 
 
 def check_steps(knots: list[Array], values: list[Array], name: str, more: int) -> None:

@@ -16,7 +16,8 @@ from hotmax.calibration.binning import CELL_POWERS, FINE_BINS, add_to_cells
 from hotmax.calibration.estimate import NORMAL, Estimate
 from hotmax.calibration.exact_sums import CellSums, ExactSums, mean_and_deviation
 from hotmax.calibration.examples import Examples
-from hotmax.calibration.families import FAMILIES, SMALLEST_POSITIVE, Parameters, logits_of
+from hotmax.calibration.families import FAMILIES, SMALLEST_POSITIVE, Parameters
+from hotmax.calibration.mixture import logits_of
 from hotmax.calibration.one_standard_error import LossComparison, differences
 from hotmax.calibration.row_parts import Split
 from hotmax.calibration.row_sums import cell_edges

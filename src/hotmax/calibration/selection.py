@@ -14,14 +14,27 @@ from hotmax._core.checks import as_integer, as_seed
 from hotmax.calibration.binning import BINS
 from hotmax.calibration.calibrators import Calibrator, calibrator_for
 from hotmax.calibration.examples import Examples, label_matrix
-from hotmax.calibration.families import FAMILIES, SMALLEST_POSITIVE, logits_of, used
-from hotmax.calibration.one_standard_error import compare_losses, mean_and_error
+from hotmax.calibration.families import FAMILIES, SMALLEST_POSITIVE
+from hotmax.calibration.mixture import logits_of, used
+from hotmax.calibration.one_standard_error import LossComparison, compare_losses, mean_and_error
 from hotmax.calibration.reservoir import rows_to_fit
 from hotmax.calibration.row_parts import RowOptions, RowParts, Split, row_parts
 from hotmax.calibration.search import fit_examples
+from hotmax.calibration.structured import Choice, StructuredFit
 from hotmax.calibration.temperature_fit import REMEDY, is_limit
 
-MATRIX_CLASSES = 30  # up to which matrix scaling is a candidate by default
+# Up to how many classes a method is a candidate by default.
+MOST_COMPARED_CLASSES = {
+    "matrix": 100,
+    "dirichlet": 100,
+    "histogram": 30,
+    "isotonic": 30,
+    "spline": 200,
+}
+# Standard errors above the best up to which a simpler method is chosen. To change nothing, or one
+# number, asks for less evidence than to choose among maps that differ by little.
+ALLOWED = {"identity": 1.0, "temperature": 1.0}
+ALLOWED_OTHERS = 0.5
 
 
 @dataclass(frozen=True)
@@ -45,7 +58,8 @@ class Selection:
     """The result of `select`.
 
     Attributes:
-        chosen: The simplest method whose nll lies within one standard error of the best; never one
+        chosen: The simplest method whose nll lies above the best by no more than a share of the
+            standard error: all of it for identity and temperature, half for others. Never one
             whose temperature is a limit, 0 or inf.
         best: The method with the least nll.
         candidates: All of them, from the simplest on.
@@ -60,11 +74,11 @@ class Selection:
     rows: int = 0
 
     def __str__(self) -> str:
-        lines = [f"{'method':<12} {'nll':>9} {'error':>9} {'over best':>10} {'error':>9}"]
+        lines = [f"{'method':<17} {'nll':>9} {'error':>9} {'over best':>10} {'error':>9}"]
         for c in self.candidates:
             mark = "  <- chosen" if c.method == self.chosen else ""
             lines.append(
-                f"{c.method:<12} {c.nll:9.5f} {c.nll_error:9.5f} {c.excess:10.5f} "
+                f"{c.method:<17} {c.nll:9.5f} {c.nll_error:9.5f} {c.excess:10.5f} "
                 f"{c.excess_error:9.5f}{mark}"
             )
         return "\n".join(lines)
@@ -79,11 +93,45 @@ class Selection:
         return plot_selection(self, ax=ax)
 
 
-def row_losses(method: str, train: Examples, test: Examples, penalty: float) -> Array:
-    parameters = FAMILIES[method].fit(train, penalty, BINS)
-    p = FAMILIES[method].apply(logits_of(test), parameters)
+def row_losses(method: str, train: Examples, test: Examples, choice: Choice | None) -> Array:
+    """The losses of the rows of `test` by a fit to `train`, with penalties chosen beforehand."""
+    family = FAMILIES[method]
+    if choice is not None and isinstance(family.fit, StructuredFit):
+        parameters = family.fit.fit_chosen(train, 1.0, choice)
+    else:
+        parameters = family.fit(train, 1.0, BINS)
+    p = family.apply(logits_of(test), parameters)
     losses: Array = -(label_matrix(test) * np.log(np.maximum(p, SMALLEST_POSITIVE))).sum(1)
     return losses
+
+
+def chosen_penalties(methods: Sequence[str], examples: Examples) -> dict[str, Choice]:
+    """The penalties of structured scaling, chosen on all rows: each fold is fitted with them."""
+    found = {}
+    for method in methods:
+        fit = FAMILIES[method].fit
+        if isinstance(fit, StructuredFit):
+            found[method] = fit.choose(examples, 1.0)
+    return found
+
+
+def default_candidates(classes: int) -> list[str]:
+    """All methods, but for those that the classes are too few or too many for."""
+    return [
+        method
+        for method, family in FAMILIES.items()
+        if (classes == 2 or not family.two_classes)
+        and (classes <= MOST_COMPARED_CLASSES.get(method, classes))
+    ]
+
+
+def simplest(compared: LossComparison) -> str:
+    """The first method whose excess is at most the standard errors that it is allowed."""
+    return next(
+        method
+        for method, (mean, error) in compared.excess.items()
+        if mean <= ALLOWED.get(method, ALLOWED_OTHERS) * error
+    )
 
 
 def fitted_to_limit(method: str, examples: Examples) -> bool:
@@ -104,12 +152,13 @@ def select(
     max_rows: int | None = None,
     **options: Unpack[RowOptions],
 ) -> Selection:
-    """Choose a calibrator by cross-validated nll: the simplest within one error of the best.
+    """Choose a calibrator by cross-validated nll: the simplest that is not clearly worse.
+
+    The penalties of each method are chosen once, on all rows; all else is fitted to each fold anew.
 
     Args:
         logits, targets, sample_weight: As in `fit_temperature`.
-        candidates: Methods of `Calibrator`; by default identity, temperature, ensemble and vector,
-            matrix for up to 30 classes, and Platt and beta for two.
+        candidates: Methods of `Calibrator`; by default all that suit the number of classes.
         folds: Of the cross-validation.
         seed: Of the shuffle that makes the folds, and of the draw of rows.
         max_rows: The most rows to compare on, drawn at random: as in `Calibrator`.
@@ -144,9 +193,7 @@ def select_rows(
     examples = used(rows_to_fit(rows, max_rows, seed, split))
     k = examples.classes
     if candidates is None:
-        candidates = ["identity", "temperature", "ensemble", "vector"]
-        candidates += ["platt", "beta"] if k == 2 else []
-        candidates += ["matrix"] if k <= MATRIX_CLASSES else []
+        candidates = default_candidates(k)
     if isinstance(candidates, str) or not candidates:
         raise TypeError(f"candidates must be a sequence of methods, got {candidates!r}")
     folds = as_integer(folds, "folds")
@@ -155,23 +202,25 @@ def select_rows(
     for method in candidates:
         Calibrator(method)._family(k)
     Calibrator("identity")._fit(examples)  # which finds rows that hold nan
+    choices = chosen_penalties(candidates, examples)
     fold = np.random.default_rng(seed).permutation(np.arange(examples.rows) % folds)
     losses = {method: np.empty(examples.rows) for method in candidates}
     for number in range(folds):
         held = np.flatnonzero(fold == number)
         train, test = examples.taking(np.flatnonzero(fold != number)), examples.taking(held)
         for method in losses:
-            losses[method][held] = row_losses(method, train, test, 1.0)
+            losses[method][held] = row_losses(method, train, test, choices.get(method))
     w = examples.weight_of_rows() / examples.weight_of_rows().sum()
 
     ordered = sorted(losses, key=lambda method: FAMILIES[method].size(k, BINS))
     compared = compare_losses({method: losses[method] for method in ordered}, w)
+    compared = replace(compared, chosen=simplest(compared))
     limits = {method for method in ordered if fitted_to_limit(method, examples)}
     if compared.chosen in limits:
         rest = {method: losses[method] for method in ordered if method not in limits}
         if not rest:
             raise ValueError(f"candidates: {', '.join(ordered)} end at a limit: {REMEDY}")
-        compared = replace(compared, chosen=compare_losses(rest, w).chosen)
+        compared = replace(compared, chosen=simplest(compare_losses(rest, w)))
     table = []
     for method in ordered:
         means = mean_and_error(losses[method], w)

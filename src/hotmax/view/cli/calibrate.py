@@ -94,8 +94,9 @@ def calibrate(
         Logits and labels: .npz, .npy (with --labels), .csv, .parquet or .safetensors; several
         files, directories, patterns in quotes, or a .zarr.
     method
-        temperature, vector, matrix, dirichlet, ensemble, isotonic, histogram; for two classes
-        platt and beta; identity; or select, which compares several.
+        temperature, ensemble, vector, matrix, quadratic, softplus, spline, class_temperature,
+        dirichlet, isotonic, histogram; for two classes platt, beta and venn_abers; identity; or
+        select, which compares them.
     out
         Where to save the calibrator, as JSON: the one that was measured, fitted to the other rows.
     holdout
