@@ -86,7 +86,7 @@ def test_parameters_are_buffers_and_go_behind_a_model():
 
     made, _ = fitted("vector")
     module = calibrator(made, dtype=torch.float32)
-    assert {"temperature", "diagonal", "bias"} == set(module.state_dict())
+    assert {"temperature", "uniform", "diagonal", "bias"} == set(module.state_dict())
     assert not list(module.parameters())
     model = torch.nn.Sequential(torch.nn.Linear(5, 4), module)
     assert model(torch.zeros(2, 5)).sum(-1).allclose(torch.ones(2))

@@ -16,6 +16,11 @@ import torch
 LOWEST = -1e300  # for the logarithm of a probability that has underflowed, as in `families`
 LEAST_LOG = -700.0  # of a probability of two classes
 
+# As in `calibration.designs` and `calibration.venn_abers`, which are above this in the tree.
+KNOTS = (-4.0, -2.0, 0.0, 2.0, 4.0)
+SQUARE_UNIT = 10.0
+LARGEST_ODDS = 700.0
+
 Tensors = Mapping[str, torch.Tensor]
 
 
@@ -44,22 +49,43 @@ def even(x: torch.Tensor, given: Tensors) -> torch.Tensor:
     return present / present.sum(-1, keepdim=True)
 
 
-def affine(x: torch.Tensor, given: Tensors) -> torch.Tensor:
-    present = x > -torch.inf
-    logs = tempered_log_softmax(x, given["temperature"])
-    zero = torch.zeros_like(logs)
-    z = torch.where(present, logs.clamp(min=max(LOWEST, torch.finfo(logs.dtype).min / 4)), zero)
-    z = z - z.sum(-1, keepdim=True) / present.to(z.dtype).sum(-1, keepdim=True)
-    z = torch.where(present, z, zero)
-    scores = z
-    if "diagonal" in given:
-        scores = z * (1.0 + given["diagonal"])
-    if "bias" in given:
-        scores = scores + given["bias"]
-    if "off_diagonal" in given:
-        scores = scores + torch.matmul(z, given["off_diagonal"].transpose(0, 1))
-    absent = torch.full_like(scores, -torch.inf)
-    return torch.softmax(torch.where(present, scores, absent), -1)
+def structured(
+    centred: bool = False, knots: tuple[float, ...] = ()
+) -> Callable[[torch.Tensor, Tensors], torch.Tensor]:
+    """Structured scaling, whose scores may be centred in each row, with turns at the knots."""
+
+    def apply(x: torch.Tensor, given: Tensors) -> torch.Tensor:
+        present, uniform = x > -torch.inf, given["uniform"]
+        zero = torch.zeros_like(x)
+        count = present.to(x.dtype).sum(-1, keepdim=True)
+        z = tempered_log_softmax(x, given["temperature"])
+        z = z.clamp(min=max(LOWEST, torch.finfo(z.dtype).min / 4))
+        mixed = torch.log((1.0 - uniform) * z.exp() + uniform / count)
+        z = torch.where(present, torch.where(uniform > 0, mixed, z), zero)
+        mean = z.sum(-1, keepdim=True) / count
+        centre = torch.where(uniform > 0, zero, mean) if not centred else mean
+        z = torch.where(present, z - centre, zero)
+        scores = torch.where(present, z - given["centre"], zero) if "centre" in given else z
+        total = z
+        if "diagonal" in given:
+            total = total + scores * given["diagonal"]
+        if "off_diagonal" in given:
+            total = total + torch.matmul(scores, given["off_diagonal"].transpose(0, 1))
+        if "bias" in given:
+            total = total + given["bias"]
+        if "square" in given:
+            total = total + scores * scores / SQUARE_UNIT * given["square"]
+        if "curve" in given:
+            turns = [torch.nn.functional.softplus(scores - knot) for knot in knots]
+            for number, feature in enumerate([scores, *turns]):
+                total = total + given["curve"][number] * feature
+        absent = torch.full_like(total, -torch.inf)
+        if "group" in given:
+            predicted = torch.where(present, scores, absent).argmax(-1)
+            total = total + scores * given["group"][predicted].unsqueeze(-1)
+        return torch.softmax(torch.where(present, total, absent), -1)
+
+    return apply
 
 
 def ensemble(x: torch.Tensor, given: Tensors) -> torch.Tensor:
@@ -82,6 +108,20 @@ def chosen(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     """table[class, index of the class] for each row."""
     full = table.expand(*index.shape[:-1], *table.shape)
     return torch.gather(full, -1, index.unsqueeze(-1)).squeeze(-1)
+
+
+def guarded(
+    formula: Callable[[torch.Tensor, Tensors], torch.Tensor],
+) -> Callable[[torch.Tensor, Tensors], torch.Tensor]:
+    """A map that is mixed with a temperature, in two shares; without them as it is."""
+
+    def apply(x: torch.Tensor, given: Tensors) -> torch.Tensor:
+        p = formula(x, given)
+        if "shares" not in given:
+            return p
+        return given["shares"][0] * p + given["shares"][1] * one_temperature(x, given)
+
+    return apply
 
 
 def isotonic(x: torch.Tensor, given: Tensors) -> torch.Tensor:
@@ -120,6 +160,16 @@ def beta(x: torch.Tensor, given: Tensors) -> torch.Tensor:
     return from_odds(x, a * logs[..., 1] - b * logs[..., 0] + c)
 
 
+def venn_abers(x: torch.Tensor, given: Tensors) -> torch.Tensor:
+    logs = torch.log_softmax(x, -1).clamp(min=LEAST_LOG)
+    odds = (logs[..., 1] - logs[..., 0]).clamp(-LARGEST_ODDS, LARGEST_ODDS)
+    odds = torch.round(odds * 1e9) / 1e9
+    knots = given["knots"]
+    place = (odds.unsqueeze(-1) > knots).to(torch.int64).sum(-1)
+    place = place + (odds.unsqueeze(-1) >= knots).to(torch.int64).sum(-1)
+    return from_odds(x, torch.log(given["high"][place]) - torch.log1p(-given["low"][place]))
+
+
 # --- the table --------------------------------------------------------------------------------
 
 
@@ -139,13 +189,14 @@ def padded(rows: Any, length: int, end: float | None = None) -> Any:
 
 
 def padded_knots(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: padded(parameters[name], 2) for name in ("knots", "values")}
+    return {**parameters, **{name: padded(parameters[name], 2) for name in ("knots", "values")}}
 
 
 def padded_edges(parameters: Mapping[str, Any]) -> dict[str, Any]:
     inner = [np.asarray(edges, np.float64)[1:-1] for edges in parameters["edges"]]
     inner = [np.append(edges, np.inf) for edges in inner]
     return {
+        **parameters,
         "edges": padded(inner, 1, np.inf),
         "values": padded(parameters["values"], padded(inner, 1, np.inf).shape[1] + 1),
     }
@@ -160,18 +211,25 @@ class Formula:
     prepare: Callable[[Mapping[str, Any]], dict[str, Any]] = as_they_are
 
 
-LINEAR = ("temperature", "diagonal", "off_diagonal", "bias")
+START = ("temperature", "uniform", "centre")  # of structured scaling
+LINEAR = (*START, "diagonal", "off_diagonal", "bias")
+GUARD = ("temperature", "shares")
 FORMULAS = {
     "identity": Formula(identity, ()),
     "temperature": Formula(one_temperature, ("temperature",)),
-    "vector": Formula(affine, LINEAR),
-    "matrix": Formula(affine, LINEAR),
-    "dirichlet": Formula(affine, LINEAR),
-    "ensemble": Formula(ensemble, ("temperature", "shares")),
-    "isotonic": Formula(isotonic, ("knots", "values"), padded_knots),
-    "histogram": Formula(histogram, ("edges", "values"), padded_edges),
+    "vector": Formula(structured(), LINEAR),
+    "matrix": Formula(structured(), LINEAR),
+    "dirichlet": Formula(structured(), LINEAR),
+    "quadratic": Formula(structured(True), (*LINEAR, "square")),
+    "softplus": Formula(structured(True, (0.0,)), (*START, "curve", "bias")),
+    "spline": Formula(structured(True, KNOTS), (*START, "curve", "bias")),
+    "class_temperature": Formula(structured(True), (*START, "group")),
+    "ensemble": Formula(ensemble, GUARD),
+    "isotonic": Formula(guarded(isotonic), (*GUARD, "knots", "values"), padded_knots),
+    "histogram": Formula(guarded(histogram), (*GUARD, "edges", "values"), padded_edges),
     "platt": Formula(platt, ("line",)),
     "beta": Formula(beta, ("line",)),
+    "venn_abers": Formula(venn_abers, ("knots", "low", "high")),
 }
 LIMITS = {0.0: largest_entries, np.inf: even}
 

@@ -15,11 +15,13 @@ import pkgutil
 import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import hotmax as hm
+from hotmax._backends.example_arrays import EXAMPLES
 from hotmax._backends.operation import OPERATIONS
 from hotmax._core import threads
 from hotmax._kernels.pool.calls import MOST_DIMENSIONS, shared_call, small_call
@@ -297,27 +299,12 @@ def all_modules() -> Iterator[types.ModuleType]:
             continue
 
 
-def run_torch() -> None:
-    """PyTorch's tensors share their memory with the kernels, whose gradients are kernels too."""
-    import torch
-
+def run_libraries(name: str) -> None:
+    """Calls on the arrays of a library that shares the kernels."""
+    convert = EXAMPLES[name][1]
     for kind in examples.FLOAT_TYPES:
         for shape in ((5, 7), (3, 100)):
-            run_library(
-                lambda x: torch.from_numpy(x).requires_grad_(x.dtype.kind == "f"), kind, shape
-            )
-
-
-def run_dask() -> None:
-    import dask.array as da
-
-    from_array: Callable[..., Any] = da.from_array
-
-    def in_chunks(x: Any) -> Any:
-        return from_array(x, chunks=tuple(-(-n // 2) for n in x.shape))
-
-    for kind in examples.FLOAT_TYPES:
-        run_library(in_chunks, kind, (5, 7))
+            run_library(convert, kind, shape)
 
 
 def run_library(convert: Callable[[Any], Any], kind: str, shape: tuple[int, int]) -> None:
@@ -347,13 +334,11 @@ SPECIAL: dict[str, Callable[[], None]] = {
     "calibrators": run_calibrators,
     "SoftmaxRegression": run_regression,
     "laws": run_laws,
-    "PyTorch": run_torch,
-    "Dask": run_dask,
+    **{name: partial(run_libraries, name) for name in EXAMPLES},
 }
 NEEDED = {
     "calibrators": ("sklearn", "scipy"),
     "SoftmaxRegression": ("sklearn", "scipy"),
     "laws": ("mpmath",),
-    "PyTorch": ("torch",),
-    "Dask": ("dask",),
+    **{name: (package,) for name, (package, _) in EXAMPLES.items()},
 }
