@@ -24,7 +24,7 @@ LEVELS =
 FUZZERS = files libraries numbers
 BENCHMARKS = speed libraries losses attention sampling calibration large regression explorer
 
-.PHONY: help demo explorer tour install compile wheel test-wheel test test-slow install-docs install-lowest lowest fuzz simulate lint format bench map accuracy capabilities tree docs docs-open figures picture clean
+.PHONY: help demo explorer tour install compile wheel test-wheel test test-slow install-docs install-lowest lowest fuzz simulate lint format bench map accuracy capabilities laws tree docs docs-open figures picture clean
 .NOTPARALLEL:
 
 help:
@@ -48,6 +48,7 @@ help:
 	@echo "make map       time hotmax and PyTorch over a map of shapes; PUBLISH=1 writes map and README"
 	@echo "make accuracy  compare them with mpmath; write the tables in docs/ with PUBLISH=1"
 	@echo "make capabilities  write the table of what works on whose arrays"
+	@echo "make laws      try the laws on SciPy, PyTorch and JAX, and write who breaks which"
 	@echo "make tree      write the trees in CONTRIBUTING.md and docs/modules.md"
 	@echo "make figures   write the figures in the README, from the tables; make picture draws its picture"
 	@echo "make docs      build the guide and the rest of the documentation, into docs/_build/html"
@@ -120,6 +121,9 @@ accuracy: $(VENV)/installed-dev
 
 capabilities: $(VENV)/installed-dev
 	@$(BIN)/python bench/capabilities.py
+
+laws: $(VENV)/installed-dev
+	@$(BIN)/python bench/laws.py
 
 install-docs: $(VENV)/installed-docs
 

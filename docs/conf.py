@@ -1,9 +1,9 @@
 """How the documentation is built: `make docs`."""
 
+import hashlib
 import re
+import shutil
 from pathlib import Path
-
-from sphinx.errors import ExtensionError
 
 import hotmax
 
@@ -30,8 +30,26 @@ html_static_path = ["_static"]
 html_css_files = ["guide.css"]
 html_copy_source = False
 
-# A page whose code fails breaks the build; pages that have not changed are not run again.
+
+def library_digest(folder):
+    """A digest of every file of the library, by name and content."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(folder).rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(f"{path.relative_to(folder).as_posix()}\0".encode())
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+# A page whose code fails breaks the build. A page is run again if it has changed, or the library:
+# the cache has the digest of the library in its name, and a new name makes Sphinx read all pages.
 nb_execution_mode = "cache"
+nb_execution_cache_path = str(
+    Path(__file__).resolve().parent
+    / "_build"
+    / "jupyter_cache"
+    / library_digest(Path(hotmax.__file__).parent)
+)
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 nb_merge_streams = True
@@ -43,6 +61,14 @@ myst_url_schemes = {
     "https": None,
     "explorer": "../explorer.html#{{path}}",
 }
+
+
+def remove_old_caches(app):
+    """Results of the library as it was before are not needed again."""
+    current = Path(app.config.nb_execution_cache_path)
+    for path in current.parent.glob("*"):
+        if path.name != current.name:
+            shutil.rmtree(path)
 
 
 def write_explorer(app, exception):
@@ -77,6 +103,8 @@ def skip_member(app, what, name, thing, skip, options):
 
 def check_pictures(app, exception):
     """Every picture of the guide that has a description was drawn."""
+    from sphinx.errors import ExtensionError
+
     if exception is None and app.builder.format == "html":
         for path in Path(app.srcdir, "guide").glob("[0-9]*.md"):
             wanted = len(re.findall(r"^ +alt: ", path.read_text(encoding="utf-8"), re.M))
@@ -87,6 +115,7 @@ def check_pictures(app, exception):
 
 
 def setup(app):
+    app.connect("builder-inited", remove_old_caches)
     app.connect("autodoc-process-docstring", as_restructured_text)
     app.connect("autodoc-skip-member", skip_member)
     app.connect("build-finished", check_pictures)

@@ -362,6 +362,16 @@ TABLE: dict[str, Entry] = {
         {"X": refused, "y": refused, "sample_weight": ZERO},
         WEIGHED,
     ),
+    "calibration.CalibratedClassifier.fit": Entry(
+        lambda **given: (
+            hm.calibration.CalibratedClassifier(classifier(), cv=2)
+            .fit(**given)
+            .predict_proba(FEATURES)
+        ),
+        TRAINING,
+        {"X": refused, "y": refused, "sample_weight": refused},
+        WEIGHED,
+    ),
     "calibration.CalibratedClassifier.predict": Entry(
         lambda **given: hm.calibration.calibrate(classifier(), **TRAINING).predict(**given),
         {"X": FEATURES},

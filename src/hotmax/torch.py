@@ -12,6 +12,7 @@ can be differentiated any number of times.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 try:
@@ -21,6 +22,9 @@ except ModuleNotFoundError as error:
         'hotmax.torch needs torch: pip install "hotmax[torch]"', name=error.name
     ) from error
 
+import numpy as np
+
+from hotmax._backends.torch_calibrators import CalibratorModule
 from hotmax._backends.torch_operators import fits_operator, run_loss
 from hotmax._core.arrays import as_temperature
 from hotmax._core.checks import as_gamma, as_ignored, as_smoothing, check_reduction
@@ -39,6 +43,7 @@ __all__ = [
     "LogSoftmax",
     "MAELoss",
     "Softmax",
+    "calibrator",
 ]
 
 Given = tuple[torch.Tensor | None, ...]
@@ -60,6 +65,41 @@ class _WithTemperature(torch.nn.Module):
             value, learnable = value.detach().item(), True
         return f"dim={self.dim}, temperature={value:g}, learnable={learnable}"
 
+    # A fixed temperature stays a number of Python: a buffer would be rounded by `half()`, and
+    # reading it would break the graph of torch.compile. In a state_dict it is a float64 tensor.
+
+    def _save_to_state_dict(
+        self, destination: dict[str, Any], prefix: str, keep_vars: bool
+    ) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if not isinstance(self.temperature, torch.nn.Parameter):
+            value = torch.tensor(self.temperature, dtype=torch.float64)
+            destination[f"{prefix}temperature"] = value
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        rest = dict(state_dict)
+        if not isinstance(self.temperature, torch.nn.Parameter):
+            name = f"{prefix}temperature"
+            saved = rest.pop(name, self.temperature)
+            try:
+                self.temperature = _one_temperature(
+                    saved.item() if isinstance(saved, torch.Tensor) else saved
+                )
+            except (TypeError, ValueError, RuntimeError) as error:
+                error_msgs.append(f"{name}: {error}")
+        super()._load_from_state_dict(
+            rest, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
 
 def _one_temperature(temperature: float) -> float:
     return float(as_temperature(temperature).reshape(()))
@@ -67,6 +107,10 @@ def _one_temperature(temperature: float) -> float:
 
 class Softmax(_WithTemperature):
     """softmax(x / T) over `dim`, as torch.nn.Softmax, and exact.
+
+    The temperature is part of the state_dict, fixed or learned: it is saved and loaded with the
+    weights. A state_dict without it, such as one written for torch.nn.Softmax, loads as well and
+    leaves the temperature as it is.
 
     Args:
         dim: The dimension of the classes.
@@ -77,6 +121,8 @@ class Softmax(_WithTemperature):
         >>> import torch, hotmax.torch
         >>> hotmax.torch.Softmax()(torch.tensor([0.0, 0.0]))
         tensor([0.5000, 0.5000])
+        >>> hotmax.torch.Softmax(temperature=2.5).state_dict()["temperature"].item()
+        2.5
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -356,3 +402,44 @@ class LinearCrossEntropyLoss(_Loss):
             self.reduction,
             None,
         )
+
+
+AGREEMENT = 1e-9  # of a module in float64 with the calibrator that it was made of
+
+
+def calibrator(fitted: Any, *, dtype: torch.dtype = torch.float64) -> torch.nn.Module:
+    """A fitted calibrator as a module for serving: logits in, calibrated probabilities out.
+
+    It consists of plain operations of torch, so that torch.export and torch.onnx take it, alone or
+    behind a model in a `torch.nn.Sequential`. When it is made, its results are compared with the
+    calibrator's. Rows that the calibrator refuses (nan, +inf, nothing but -inf) give nan.
+
+    Args:
+        fitted: A Calibrator or TemperatureScaling, fitted or loaded.
+        dtype: In which it computes; probabilities come back in the type of the logits.
+
+    Raises:
+        ValueError: If the method has no formula in torch.
+
+    Example:
+        >>> import torch, hotmax as hm, hotmax.torch
+        >>> logits = [[4.0, 0.0], [4.0, 0.0], [4.0, 0.0], [0.0, 4.0]]
+        >>> scaling = hm.calibration.TemperatureScaling().fit(logits, [0, 0, 1, 1])
+        >>> hotmax.torch.calibrator(scaling)(torch.tensor([[4.0, 0.0]]))
+        tensor([[0.7500, 0.2500]])
+    """
+    if not hasattr(fitted, "parameters_"):
+        raise TypeError(
+            f"fitted must be a fitted Calibrator or TemperatureScaling, got {type(fitted).__name__}"
+        )
+    method, classes = fitted._options()[0], int(fitted.n_features_in_)
+    made = [
+        CalibratorModule(method, fitted.parameters_, fitted.input, classes, kind)
+        for kind in (torch.float64, dtype)
+    ]
+    x = np.random.default_rng(0).normal(size=(64, classes)) * np.geomspace(0.1, 30.0, 64)[:, None]
+    x = np.asarray(softmax(x)) if fitted.input == "probabilities" else x
+    wanted, found = fitted.predict_proba(x), made[0](torch.as_tensor(x)).numpy()
+    if not np.allclose(found, wanted, rtol=AGREEMENT, atol=AGREEMENT):
+        raise ValueError(f"the method {method!r} has no formula in torch that agrees with it")
+    return made[1].eval()

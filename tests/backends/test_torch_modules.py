@@ -233,3 +233,43 @@ def test_as_many_classes_as_positions_are_torchs_in_the_module():
     y = y.clamp(min=0)
     torch.testing.assert_close(hm.torch.CrossEntropyLoss()(x, y), F.cross_entropy(x, y))
     assert not torch.allclose(hm.cross_entropy(x, y), F.cross_entropy(x, y))  # the last axis
+
+
+# --- a fixed temperature in the state_dict --------------------------------------------------------
+
+
+@pytest.mark.parametrize("layer", [hm.torch.Softmax, hm.torch.LogSoftmax])
+def test_a_temperature_is_saved_with_the_weights(layer, tmp_path):
+    """To the last bit, through a file, in a model that was built with another one."""
+    temperature = 2.3830000000000005
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), layer(temperature=temperature))
+    torch.save(model.state_dict(), tmp_path / "model.pt")
+    other = torch.nn.Sequential(torch.nn.Linear(3, 4), layer())
+    other.load_state_dict(torch.load(tmp_path / "model.pt", weights_only=True))
+    assert other[1].temperature == temperature
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(other(x), model(x))
+    assert other.half()[1].temperature == temperature
+    assert isinstance(copy.deepcopy(other)[1].temperature, float)
+
+
+def test_a_state_dict_without_a_temperature_loads():
+    """As one of torch.nn.Softmax, whose state is empty; what is no temperature is refused."""
+    layer = hm.torch.Softmax(temperature=3.0)
+    assert not any(layer.load_state_dict(torch.nn.Softmax(dim=-1).state_dict()))
+    assert layer.temperature == 3.0
+    for wrong in (torch.tensor([1.0, 2.0]), torch.tensor(float("nan")), "warm"):
+        with pytest.raises(RuntimeError, match="temperature: "):
+            layer.load_state_dict({"temperature": wrong})
+        assert layer.temperature == 3.0
+    with pytest.raises(RuntimeError, match="Unexpected key"):
+        layer.load_state_dict({"temperatures": torch.tensor(1.0)})
+
+
+def test_fixed_and_learned_temperatures_load_each_other():
+    fixed, learned = hm.torch.Softmax(temperature=0.5), hm.torch.Softmax(learnable=True)
+    learned.load_state_dict(fixed.state_dict())
+    assert learned.temperature.item() == 0.5
+    assert isinstance(learned.temperature, torch.nn.Parameter)
+    fixed.load_state_dict(hm.torch.Softmax(temperature=4.0, learnable=True).state_dict())
+    assert fixed.temperature == 4.0

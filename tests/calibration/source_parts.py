@@ -42,6 +42,6 @@ def cut(z, y, seed, pieces=13, *, folder="", pause=0.0):
     rng = np.random.default_rng(seed)
     edges = [0, *np.sort(rng.integers(1, len(z), pieces - 1)).tolist(), len(z)]
     pairs = [(a, b) for a, b in itertools.pairwise(edges) if b > a]
-    parts = [Watched(a, b - a, f"part {a}", 0, z, y, folder, pause) for a, b in pairs]
+    parts = [Watched(a, b - a, f"part {a}", a, z, y, folder, pause) for a, b in pairs]
     order = rng.permutation(len(parts))
     return hm.io.Source([parts[i] for i in order], name="parts", classes=z.shape[1], dtype=z.dtype)

@@ -27,7 +27,7 @@ from hotmax import calibration as c
 
 def test_conventions():
     scaling = c.TemperatureScaling(input="probabilities")
-    assert scaling.get_params() == {"input": "probabilities"}
+    assert scaling.get_params() == {"input": "probabilities", "prior": None}
     assert clone(scaling).input == "probabilities"
     vector = c.Calibrator("vector", penalty=2.0)
     assert clone(vector).get_params() == vector.get_params()

@@ -16,6 +16,7 @@ from source_parts import cut, sample
 
 import hotmax as hm
 from hotmax.calibration import assessment, request, temperature
+from hotmax.calibration.calibrated_source import calibrated_source
 from hotmax.calibration.row_parts import RowParts
 
 Z, Y = sample()
@@ -284,6 +285,29 @@ def test_dask_arrays_and_schedulers(large):
     wrong[12_345] = 4
     with pytest.raises(ValueError, match=r"block 1, .*got 4 in row 2346"):
         hm.calibration.fit_temperature(lazy[0], wrong)
+
+
+@pytest.mark.parametrize("method", ["temperature", "histogram"])
+def test_sources_through_a_calibrator(method):
+    """As the probabilities of an array: from parts, from a Dask array, from probabilities."""
+    z, y = Z[:3000], Y[:3000]
+    fitted = hm.calibration.Calibrator(method).fit(z, y)
+    p = np.maximum(fitted.predict_proba(z), 1e-300)
+    p = p / p.sum(1, keepdims=True)
+    want = hm.calibration.evaluate(p, y, input="probabilities")
+    lazy = da.from_array(z, chunks=(777, 3)), da.from_array(y, chunks=1000)
+    for source in (cut(z, y, 5), hm.io.source(*lazy)):
+        through = calibrated_source(source, fitted, 1e-300)
+        assert same(hm.calibration.evaluate(through), want)
+    softmax = hm.io.source(hm.softmax(z.astype(float)), y, input="probabilities")
+    again = hm.calibration.evaluate(calibrated_source(softmax, fitted, 1e-300))
+    assert again.nll == pytest.approx(want.nll, rel=1e-9)
+    with pytest.raises(ValueError, match="has 3 classes, and the calibrator was fitted to 4"):
+        hm.report(hm.io.source(z[:, :3], y % 3), calibrator=fitted)
+    wrong = z.copy()
+    wrong[1234] = np.nan
+    with pytest.raises(ValueError, match=r"part \d+, rows \d+ to \d+: .*nan"):
+        hm.calibration.evaluate(calibrated_source(cut(wrong, y, 5), fitted))
 
 
 def test_predict_proba_stays_lazy():

@@ -20,7 +20,9 @@ from masked_arguments import LABELS, OTHER, TABLE, TRUE, Entry, X, refused
 
 import hotmax as hm
 from hotmax import plots
-from hotmax.calibration import conformal, request
+from hotmax.calibration import conformal, request, row_parts
+
+OPTIONS = (request.MetricOptions, row_parts.RowOptions)  # keywords that functions share
 
 # Arguments that are never arrays: numbers, names, flags, functions, results of other functions.
 NO_ARRAYS = """
@@ -35,6 +37,7 @@ calibrator other level C fit_intercept class_weight solver tol max_iter warm_sta
 dtype force subject subjects only result ax figure class_names intercept after
 points extent queries keys features label shift prior max_rows cluster client parts name
 has_labels runner
+columns clip cv fit_params logit_source label_source
 error errors precision level randomize allow_empty class_conditional calibrator test
 """
 # One number each in these, though an array elsewhere.
@@ -102,11 +105,10 @@ def array_arguments(name: str, function: Any) -> Iterator[str]:
         if parameter.kind is parameter.VAR_KEYWORD and name.startswith("Sampler."):
             continue  # numbers by name, one for each row at most
         elif parameter.kind is parameter.VAR_KEYWORD:
-            yield from (
-                typing.get_type_hints(request.MetricOptions).keys()
-                - set(NO_ARRAYS.split())
-                - {"seed"}
-            )
+            shared = next((o for o in OPTIONS if o.__name__ in str(parameter.annotation)), None)
+            if shared is not None:
+                found = typing.get_type_hints(shared).keys()
+                yield from found - set(NO_ARRAYS.split()) - {"seed"}
         elif argument != "self" and (name, argument) not in ONE_NUMBER:
             last = name.rpartition(".")[2]
             if argument not in NO_ARRAYS.split() or argument in PARTITIONS.get(last, ()):

@@ -12,7 +12,7 @@ from subprocesses import prints, python
 import hotmax as hm
 from hotmax._core import threads
 from hotmax._kernels.compiler.compiling import Entry, kernel
-from hotmax._kernels.pool.jobs import map_rows
+from hotmax._kernels.pool.jobs import map_job
 from hotmax._kernels.pool.serving import ACTIVE, OPEN, TAKEN
 
 
@@ -25,7 +25,7 @@ def add_one(x, out, temperature, start, stop, streamed):
 
 @Entry
 def count_visits(job):
-    map_rows(add_one, job, np.float32)
+    map_job(add_one, job, np.float32)
 
 
 @pytest.fixture
@@ -105,9 +105,7 @@ def test_a_job_is_abandoned_whole(pool, monkeypatch):
 
 
 def test_spinning_can_be_turned_off():
-    code = (
-        "from hotmax._core import threads; print(threads._patience(1) > 0, threads._patience(999))"
-    )
+    code = "from hotmax._core.thread_settings import patience_of as p; print(p(1) > 0, p(999))"
     assert prints(code) == "True 0"
     assert prints(code, HOTMAX_SPIN="0") == "False 0"
     done = python("import hotmax as hm; hm.softmax([1.0])", HOTMAX_SPIN="long")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from comparisons import dtype_of
@@ -164,6 +166,7 @@ def layouts_of(row: np.ndarray) -> dict[str, np.ndarray]:
     buffer[1:] = row.view(np.uint8)
     layouts["unaligned"] = buffer[1:].view(row.dtype)
     layouts["other byte order"] = row.astype(row.dtype.newbyteorder())
+    layouts["pickled"] = pickle.loads(pickle.dumps(row))  # its dtype is another object
     frozen = row.copy()
     frozen.flags.writeable = False
     layouts["read-only"] = frozen
@@ -177,6 +180,7 @@ def test_memory_layout(n, type_name):
     row = row_of(n, type_name)
     layouts = layouts_of(row)
     assert not layouts["unaligned"].flags.aligned
+    assert layouts["pickled"].dtype is not row.dtype
     for f in functions_for(n):
         want = f(row)
         for name, x in layouts.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -257,6 +258,12 @@ def unaligned(x: Array) -> Array:
     return view
 
 
+def pickled(x: Array) -> Array:
+    """An array whose dtype equals NumPy's, and is another object."""
+    other: Array = pickle.loads(pickle.dumps(x))
+    return other
+
+
 MEMORY = {
     "C": np.ascontiguousarray,
     "Fortran": np.asfortranarray,
@@ -265,6 +272,7 @@ MEMORY = {
     "read-only": read_only,
     "byte-swapped": swapped,
     "unaligned": unaligned,
+    "pickled": pickled,
 }
 
 

@@ -15,7 +15,7 @@ from hostile import X, refused, refused_in_little_memory
 
 import hotmax as hm
 from hotmax._core import reading
-from hotmax.io import arrays, labels as label_files, parquet, safetensors, tables
+from hotmax.io import arrays, labels as label_files, parquet, safetensors, text_tables as tables
 
 
 @pytest.fixture

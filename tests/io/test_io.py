@@ -293,8 +293,8 @@ def test_what_cannot_be_written_leaves_nothing(folder):
     ):
         with pytest.raises(ValueError, match=message):
             hm.io.write("p.npz", blocks, shape=(7, 3))
-    with pytest.raises(ValueError, match=r"must end in \.npz"):
-        hm.io.write("p.csv", [PROBABILITIES], shape=(7, 3))
+    with pytest.raises(ValueError, match=r"must end in one of \.npz"):
+        hm.io.write("p.txt", [PROBABILITIES], shape=(7, 3))
     assert list(folder.iterdir()) == []
     hm.io.write("p.npz", [PROBABILITIES], shape=(7, 3))
     with pytest.raises(FileExistsError):

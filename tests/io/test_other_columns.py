@@ -47,5 +47,5 @@ def test_two_labels_are_ambiguous(tmp_path):
 
 def test_labels_that_count_from_1(tmp_path):
     np.savez(tmp_path / "a.npz", logits=np.eye(3) + 0.5, labels=np.array([1, 2, 3]))
-    with pytest.raises(ValueError, match="these run from 1 to 3: subtract 1"):
+    with pytest.raises(ValueError, match="these run from 1 to 3, so they count from 1: subtract 1"):
         hm.io.read(tmp_path / "a.npz")

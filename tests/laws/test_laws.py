@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import subprocess
@@ -18,6 +19,7 @@ from law_checks import failing, pasted
 import hotmax as hm
 from hotmax import laws
 from hotmax.laws import truth
+from hotmax.laws.breakers import TRIED, breakers_of, known_breakers
 from hotmax.laws.search import attempt
 from hotmax.laws.trial import Case
 
@@ -142,6 +144,37 @@ def test_other_axes(axis):
     assert all(result.holds for result in card), str(card)
 
 
+def broken_in_the_table(name: str) -> set[int]:
+    """The laws that somebody breaks by the table that `hotmax laws --explain` prints."""
+    found = known_breakers()
+    assert tuple(found.versions) == TRIED
+    return {law.number for law in laws.LAWS if name in found.of(law.number)}
+
+
+def test_nobody_breaks_a_law_that_is_not_there():
+    found = known_breakers()
+    assert set(found.counterexamples) <= {law.number for law in laws.LAWS}
+    assert all(set(names) <= set(found.versions) for names in found.counterexamples.values())
+    assert not broken_in_the_table("hotmax")
+
+
+def test_the_table_is_written_as_it_is_read():
+    tried = laws.compare(["naive", "hotmax"], only=[5, 8])
+    found = breakers_of(tried)
+    assert found.of(8) == {"naive": tried["naive"][8].detail}
+    assert found.of(5) == {}
+    assert json.loads(found.to_json())["versions"] == {"naive": None, "hotmax": None}
+    assert found.tried() == "naive, hotmax"
+
+
+@pytest.mark.parametrize(("name", "number"), [("scipy", 10), ("torch", 27), ("naive", 28)])
+def test_counterexamples_have_a_class_that_should_win(name, number):
+    """Not one class alone, of which nothing is to be learnt but nan."""
+    example = laws.check(name, only=[number])[number].counterexample
+    assert len(set(example.x)) > 1
+    assert "nan" in example.summary
+
+
 NAIVE = {8, 9, 10, 17, 20, 22, 24, 25, 27, 28}
 SHIFTED = {10, 20, 22, 24, 25, 26, 27, 28}
 
@@ -161,6 +194,8 @@ def test_exactly_these_laws_fail(name, axis, fails, absent):
     card = laws.check(name, axis=axis)
     assert failing(card) == fails, str(card)
     assert {r.law.number for r in card if r.holds is None} == absent
+    if axis == -1:
+        assert broken_in_the_table(name) == fails, "run make laws"
     raised = pasted([r.counterexample.code for r in card.failures])
     for result, error in zip(card.failures, raised, strict=True):
         assert error == claimed(result), result.counterexample
@@ -170,6 +205,7 @@ def test_what_is_not_softmax():
     divided, shifted = laws.compare(["divide-by-sum", "min-shifted-sum"]).cards.values()
     assert {1, 2, 5, 6, 16} <= failing(divided)
     assert {6, 13, 16} <= failing(shifted)
+    assert broken_in_the_table("divide-by-sum") == failing(divided), "run make laws"
     assert not is_broken(5, "min-shifted-sum", (0.0, 1.0), shift=3.0)
     assert is_broken(5, "divide-by-sum", (0.0, 1.0), shift=3.0)
     assert is_broken(1, "divide-by-sum", (-1.0, 3.0))
@@ -192,6 +228,7 @@ def test_the_counterexamples_of_jax():
     others = [law.number for law in laws.LAWS if law.number != 23]
     card = laws.check(replace(subject, dtypes=types), only=others)
     assert failing(card) == {10, 20, 22, 24, 25, 27, 28}, str(card)
+    assert broken_in_the_table("jax") - {23} == failing(card), "run make laws"
     assert {r.law.number for r in card if r.holds is None} == {21}
     codes = [r.counterexample.code for r in card.failures]
     assert set(pasted(codes)) == {"AssertionError"}

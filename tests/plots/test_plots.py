@@ -360,3 +360,42 @@ def test_attention_scaling_from_the_command_line(tmp_path):
     )
     assert "without a scale" in done.stdout
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+# --- what is readable -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("plot", PICTURES)
+def test_legends_beside_bars_titles_and_labels_on_the_page(plot):
+    got = plot(PICTURES[plot]())
+    figure = got if isinstance(got, Figure) else got.figure
+    figure.canvas.draw()
+    figure.canvas.draw()  # the layout settles in the second
+    page, titles = figure.bbox.padded(1.0), [figure.get_suptitle()]
+    bars = [
+        bar.get_window_extent()
+        for bar in figure.findobj(matplotlib.patches.Rectangle)
+        if bar.axes is not None and bar is not bar.axes.patch and bar in bar.axes.patches
+    ]
+    for ax in figure.findobj(Axes):
+        named = [ax.xaxis.label, ax.yaxis.label, ax.title, ax._left_title]
+        titles += [title.get_text() for title in named[2:]]
+        legend = ax.get_legend()
+        if legend is not None:
+            named += legend.get_texts()
+            place = legend.get_window_extent().padded(-1.0)
+            assert not any(place.overlaps(bar) for bar in bars if bar.width and bar.height)
+        for text in named:
+            box = text.get_window_extent()
+            if text.get_text().strip():
+                assert min(box.x0 - page.x0, page.x1 - box.x1) >= 0, text.get_text()
+                assert min(box.y0 - page.y0, page.y1 - box.y1) >= 0, text.get_text()
+    assert any(titles)
+    plt.close(figure)
+
+
+def test_reliability_shows_its_picture():
+    text = before()._repr_html_()
+    assert text.startswith("<svg") or "<img" in text
+    assert "<table>" in text
+    assert "ECE" in text

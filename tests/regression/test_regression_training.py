@@ -212,7 +212,8 @@ def test_convergence_is_told_honestly():
 def test_separable_classes_without_a_penalty():
     """There is no optimum: the search stops at tol, or says that it did not get there."""
     x = np.arange(8.0)[:, None]
-    model = Model(C=np.inf).fit(x, x[:, 0] > 3)
+    with pytest.warns(ConvergenceWarning, match="separable"):
+        model = Model(C=np.inf).fit(x, x[:, 0] > 3)
     assert model.converged_
     assert model.score(x, x[:, 0] > 3) == 1.0
     with pytest.warns(ConvergenceWarning):

@@ -162,6 +162,9 @@ def test_the_score_of_a_text_does_not_depend_on_blocks():
     assert len(scores) == 1
     losses = hm.cross_entropy(x, y, reduction="none")
     assert score.nll == math.fsum(losses[mask])
+    wide = x.astype(np.longdouble)  # by the formula, without hotmax
+    plain = np.log(np.exp(wide).sum(-1)) - wide[np.arange(500), y]
+    np.testing.assert_allclose(score.nll, float(plain[mask].sum()), rtol=1e-14)
     np.testing.assert_allclose(score.perplexity, hm.perplexity(x[mask], y[mask]), rtol=1e-14)
     assert score.bytes == sizes[mask].sum()
     np.testing.assert_allclose(score.bits_per_byte, losses[mask].sum() / math.log(2) / score.bytes)

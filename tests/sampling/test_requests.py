@@ -54,6 +54,25 @@ def test_a_setting_for_each_row(name, shape):
     assert cut >= 2 or name == "temperature"
 
 
+@pytest.mark.parametrize("name", ["repetition_penalty", "presence_penalty", "frequency_penalty"])
+def test_penalties_seeds_and_steps_as_columns(name):
+    """Shape (rows, 1) is (rows,), and each row is as it is alone."""
+    tokens = [[1, 2, 2], [3], [], [4, 5, 6]]
+    each, seeds, steps = np.array([1.2, 1.0, 1.5, 2.0]), np.array([9, 8, 7, 6]), np.arange(4)
+    drawn = hm.sample(ROWS, tokens=tokens, seed=seeds, step=steps, size=5, **{name: each})
+    columns = {name: each[:, None], "seed": seeds[:, None], "step": steps[:, None]}
+    np.testing.assert_array_equal(hm.sample(ROWS, tokens=tokens, size=5, **columns), drawn)
+    kept = hm.truncate(ROWS, tokens=tokens, **{name: each})
+    assert not np.array_equal(kept, ROWS)
+    for one in (each, each[:, None]):
+        sampler = hm.Sampler({name: one}, seed=seeds.reshape(one.shape))
+        np.testing.assert_array_equal(sampler.truncate(ROWS, tokens=tokens), kept)
+    for row in range(4):
+        alone = {name: each[row], "seed": seeds[row : row + 1], "step": steps[row : row + 1]}
+        got = hm.sample(ROWS[row : row + 1], tokens=[tokens[row]], size=5, **alone)
+        np.testing.assert_array_equal(got, drawn[row : row + 1])
+
+
 def test_settings_as_tensors_and_arrays():
     x = torch.from_numpy(ROWS)
     want = hm.sample(ROWS, top_k=[3, 0, 5, 1], temperature=[1.0, 2.0, 0.5, 1.0], seed=range_of(4))

@@ -106,6 +106,7 @@ def test_equal_distributions_accept_all_and_greedy_ones_the_same():
     [
         ({"draft_tokens": [[0, 5]]}, ValueError, "draft_tokens .*got 5"),
         ({"draft_tokens": [0, 1]}, ValueError, "draft_tokens must have the shape"),
+        ({"draft_tokens": [[0], [0, 1]]}, ValueError, "draft_tokens must .*got a ragged list"),
         ({"draft_tokens": [[0.5, 1.0]]}, TypeError, "draft_tokens must hold ints"),
         ({"target_logits": np.zeros((1, 2, 3))}, ValueError, "draft_logits must be"),
         ({"target_logits": np.zeros(3)}, ValueError, "draft_logits must be"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 
 import numpy as np
 import pytest
@@ -122,6 +123,53 @@ def test_compare(right, predictions, calibrator):
     after = hm.calibration.nll(logits, labels, temperature=calibrator.temperature_)
     assert data["b"]["nll"] == pytest.approx(after)
     assert data["change"]["nll"]["interval"][1] < 0.0
+
+
+@pytest.fixture
+def shards(predictions):
+    """The rows of p.npz and q.npz in three files each."""
+    logits, labels = predictions
+    for name, x in (("p", logits), ("q", logits / 2)):
+        os.mkdir(name)
+        for number, rows in enumerate(np.split(np.arange(600), [7, 411])):
+            np.savez(f"{name}/{number}.npz", logits=x[rows], labels=labels[rows], classes=NAMES)
+
+
+def test_shards_through_a_calibrator_are_read_in_blocks(
+    right, predictions, shards, calibrator, monkeypatch
+):
+    """The numbers of one file, and never more rows at a time than a shard has."""
+    hm.calibration.acceptance(*predictions, error=0.2).save("rule.json")
+    np.savetxt("costs.csv", 1.0 - np.eye(3), "%g", ",")
+    commands = {
+        "evaluate": ["--calibrator", "c.json"],
+        "report": ["--calibrator", "c.json", "--force", "--title", "t"],
+        "decide": ["--calibrator", "c.json"],
+        "decide --error": ["--calibrator", "c.json", "--error", "0.2"],
+        "decide --rule": ["--calibrator", "c.json", "--rule", "rule.json"],
+        "decide --costs": ["--calibrator", "c.json", "--costs", "costs.csv"],
+        "compare": ["q.npz", "--calibrator-a", "c.json"],
+    }
+    whole = {
+        name: json.loads(right(name.split()[0], "p.npz", *options, "--json"))
+        for name, options in commands.items()
+    }
+    seen = []
+    predict = type(calibrator).predict_proba
+
+    def watched(self, x, **options):
+        seen.append(len(x))
+        return predict(self, x, **options)
+
+    monkeypatch.setattr(type(calibrator), "predict_proba", watched)
+    commands["compare"][0] = "q"
+    for name, options in commands.items():
+        found = json.loads(right(name.split()[0], "p", *options, "--json"))
+        for one in (whole[name], found):
+            for place in (one, one.get("a", {}), one.get("b", {})):
+                place.pop("source", None)
+        assert found == whole[name], name
+    assert max(seen) == 404
 
 
 def test_what_compare_refuses(refused, predictions, calibrator):

@@ -89,9 +89,14 @@ def test_laws_are_explained(right):
     law = hm.laws.LAWS[4]
     out = right("laws", "--explain", "--only", "5")
     assert out.startswith(f"5. {law.name}: {law.statement}\n    Why: {law.why}\n")
-    assert all(
-        f"{each.number}. {each.name}: " in right("laws", "--explain") for each in hm.laws.LAWS
-    )
+    assert "    divide-by-sum breaks it: x = [0.0, 1.0]" in out
+    out = right("laws", "--explain")
+    assert all(f"{each.number}. {each.name}: " in out for each in hm.laws.LAWS)
+    assert re.search(r"^    (scipy|torch|jax) breaks it: .", out, re.M)
+    assert re.search(r"^Tried: naive, .*scipy \d.*torch \d.*jax \d.*hotmax", out, re.M)
+    data = json.loads(right("laws", "--explain", "--only", "24", "--json"))
+    assert {"naive", "scipy", "jax"} <= set(data[0]["broken_by"])
+    assert set(data[0]["counterexamples"]) == set(data[0]["broken_by"])
     out = right("laws", "--explain", "--of", "naive,hotmax", "--only", "8,5")
     assert re.search(r"^    naive breaks it: .", out, re.M)
     assert "hotmax breaks it" not in out

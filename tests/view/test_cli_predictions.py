@@ -46,7 +46,8 @@ def test_calibrate_and_apply(right, predictions):
     assert re.search(rf"NLL +{before} +{after}", out)
 
     out = right("apply", "calibrator.json", "predictions.npz", "--out", "probabilities.npz")
-    assert out == "written: probabilities.npz, 600 rows of 3 probabilities, float64\n"
+    assert out.startswith("predictions.npz: 600 rows, 3 classes, float64, logits from array")
+    assert out.endswith("written: probabilities.npz, 600 rows of 3 probabilities, float64\n")
     with np.load("probabilities.npz") as written:
         want = np.exp(logits / fit.temperature)
         want /= want.sum(1, keepdims=True)
@@ -230,7 +231,8 @@ def reports(monkeypatch):
 
 def test_report(right, refused, predictions, reports, folder):
     out = right("report", "predictions.npz", "--seed", "3")
-    assert out == "overconfident: says 92 %\n\nwritten: report.html\n"
+    assert out.startswith("predictions.npz: 600 rows, 3 classes, float64, logits from array")
+    assert out.endswith("\n\noverconfident: says 92 %\n\nwritten: report.html\n")
     logits, labels, classes, title, seed = reports[0]
     np.testing.assert_array_equal(logits, predictions[0])
     np.testing.assert_array_equal(labels, predictions[1])

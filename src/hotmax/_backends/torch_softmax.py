@@ -86,10 +86,12 @@ def run_everyday(operation: ArrayOperation, arguments: Arguments) -> torch.Tenso
             x, temperature, None, operation.name, (x.ndim - 1,)
         )
         return result
-    return compute_small(operation, x, temperature)
+    return compute_small_tensor(operation, x, temperature)
 
 
-def compute_small(operation: ArrayOperation, x: torch.Tensor, temperature: float) -> torch.Tensor:
+def compute_small_tensor(
+    operation: ArrayOperation, x: torch.Tensor, temperature: float
+) -> torch.Tensor:
     out = x.new_empty(x.shape[:-1]) if operation.reduces else empty_like(x)
     classes = x.shape[-1]
     function = route_of(operation.kernels, x.dtype is FLOAT32, classes)  # type: ignore[arg-type]
@@ -129,7 +131,7 @@ def compute_family(
 ) -> torch.Tensor:
     operation = OPERATIONS[name]
     if is_everyday(x, temperature, where, axes) and not operation.reduces:
-        return compute_small(operation, x, temperature)
+        return compute_small_tensor(operation, x, temperature)
     arrays = {"x": x, "temperature": temperature, "where": where}
     if all(map(tensors.is_direct, tensors.tensors_in(arrays))):
         axis = -1 if axes == (x.ndim - 1,) else axes

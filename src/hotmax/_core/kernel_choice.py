@@ -49,8 +49,10 @@ class KernelSet:
 
 def address_of_kernel(kernels: KernelSet, x: Array) -> int:
     """The kernel for the rows of x."""
-    known = kernels.addresses32 if x.dtype is FLOAT32 else kernels.addresses64
-    return known.get(x.shape[-1]) or route_of(kernels, x.dtype is FLOAT32, x.shape[-1])
+    # By size: arrays that were pickled have types that equal FLOAT32 and are other objects.
+    is_float32 = x.itemsize == 4
+    known = kernels.addresses32 if is_float32 else kernels.addresses64
+    return known.get(x.shape[-1]) or route_of(kernels, is_float32, x.shape[-1])
 
 
 def route_of(kernels: KernelSet, is_float32: bool, classes: int) -> int:

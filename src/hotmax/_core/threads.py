@@ -19,7 +19,6 @@ from __future__ import annotations
 import _thread
 import contextlib
 import itertools
-import operator
 import os
 import queue
 import threading
@@ -29,61 +28,19 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._core.arrays import is_integer
+from hotmax._core.thread_settings import check_count, default_count, patience_of
 from hotmax._kernels.pool import calls
 from hotmax._kernels.pool.jobs import FIELDS
 from hotmax._kernels.pool.serving import DONE, STATE_FIELDS, SUMMONS, TAKEN, WAITING
 from hotmax._kernels.simd import WIDTH
 from hotmax._kernels.simd.memory import LINE_BYTES
 
-VARIABLE = "HOTMAX_NUM_THREADS"
-SPIN_VARIABLE = "HOTMAX_SPIN"
-SPIN = 400  # microseconds that a helper spins for, if the environment does not say
-PAUSES = 20  # turns of a helper's loop in a microsecond, roughly
 WAKE = 1 << 16  # entries that are always worth waking helpers for, which takes some 50 microseconds
 BURST = 1e-3  # seconds: fewer entries are worth it if the last call was no longer ago
 RANGE = 1 << 12  # entries of the smallest range of rows that a thread claims
 RANGES, RANGES_OF_MANY = 2, 8  # for each thread: more, for threads that run unevenly, if
 MANY = 1 << 18  # there are that many entries
 LARGEST_RANGE = 1 << 20  # entries, so that a call can be interrupted
-
-
-def _check(count: object, name: str) -> int:
-    if not is_integer(count):
-        raise TypeError(f"{name} must be an int, got {count!r}")
-    number = operator.index(count)
-    if number < 1:
-        raise ValueError(f"{name} must be at least 1, got {number}")
-    return number
-
-
-def _number_from(variable: str) -> int | None:
-    """The whole number in an environment variable; None if it is not set."""
-    text = os.environ.get(variable, "")
-    if text and not text.isdecimal():
-        raise ValueError(f"the environment variable {variable} takes a number, got {text!r}")
-    return int(text) if text else None
-
-
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _default() -> int:
-    count = _number_from(VARIABLE)
-    if count is None:
-        return _processors()
-    return _check(count, f"the environment variable {VARIABLE}")
-
-
-def _patience(count: int) -> int:
-    """How many turns of its loop a helper spins for, among `count` threads."""
-    microseconds = _number_from(SPIN_VARIABLE)
-    if count > _processors():
-        return 0
-    return PAUSES * (SPIN if microseconds is None else microseconds)
 
 
 class _Job:
@@ -189,7 +146,7 @@ _local = threading.local()
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
     """Compute in the calling thread alone: one of many tasks that run side by side."""
-    before = getattr(_local, "single", False)
+    before = in_worker()
     _local.single = True
     try:
         yield
@@ -200,17 +157,20 @@ def one_thread() -> Iterator[None]:
 def in_worker() -> bool:
     """Is the calling thread one of a Dask worker, or inside of `one_thread`?
 
-    A worker runs as many tasks as it has threads: each may use no more than its own.
+    A worker runs as many tasks as it has threads: each may use no more than its own. A thread is
+    asked for its name once, which would take a microsecond of every call.
     """
-    if getattr(_local, "single", False):
-        return True
-    return "Dask-Default-Threads" in threading.current_thread().name
+    try:
+        single: bool = _local.single
+    except AttributeError:
+        single = _local.single = "Dask-Default-Threads" in threading.current_thread().name
+    return single
 
 
 def check_environment() -> None:
     """Raise ValueError if an environment variable is in use and is not a number."""
     if _count is None:
-        _patience(_default())
+        patience_of(default_count())
 
 
 def get_threads() -> int:
@@ -226,7 +186,7 @@ def get_threads() -> int:
     if in_worker():
         return 1
     if _count is None:
-        _count = _default()
+        _count = default_count()
     return _count
 
 
@@ -241,7 +201,7 @@ def set_threads(count: int) -> None:
         >>> hm.set_threads(1)
     """
     global _count, _pool
-    count = _check(count, "count")
+    count = check_count(count, "count")
     with _lock:
         if _pool is not None and count != _count:
             _pool.end()
@@ -268,7 +228,7 @@ def _pool_of(helpers: int) -> _Pool:
         return pool
     with _lock:
         if _pool is None:
-            _pool = _Pool(_patience(get_threads()))
+            _pool = _Pool(patience_of(get_threads()))
         _pool.grow(helpers)
         return _pool
 

@@ -24,6 +24,7 @@ except ImportError:
 from hotmax._core.arrays import FLOAT64, Array, refuse_masked
 from hotmax._core.checks import as_integer, as_real, as_smoothing
 from hotmax._regression.objective import Data, Objective, Passes, check_columns
+from hotmax._regression.separation import separation_of
 from hotmax._regression.solver import SOLVERS, Solution, one_thread_each, solve
 from hotmax._regression.summary import (
     INTERCEPT,
@@ -67,7 +68,10 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     After `fit`: `coef_` (classes, features) and `intercept_` (classes,), for two classes as well;
     `classes_`, `n_features_in_`, `feature_names_in_`; `converged_`, `n_iter_`, `n_evaluations_`,
     `gradient_norm_` and `objective_` (the minimum, over the weight of all rows). A search that does
-    not converge says so with scikit-learn's ConvergenceWarning.
+    not converge says so with scikit-learn's ConvergenceWarning. So does a fit without a penalty to
+    classes that X separates, whose coefficients would grow without bound: `separation_` is then
+    "complete" or "quasi", else None. A linear program finds it out, for up to 4,194,304 entries;
+    beyond, only complete separation is seen.
 
     X may be a NumPy array, a data frame or a sparse matrix, which is never made dense. Whatever its
     type and the solver's way, the gradient at the end is worked out in float64.
@@ -252,7 +256,16 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 if (data.classes - 1) * data.shape[1] <= KEPT:
                     self._inference = infer(data, found.theta, price)
             self._precision = curvatures + price * data.total
+            self.separation_: str | None = None
+            if not price.any():
+                self._look_for_separation(data, found.theta)
         return self
+
+    def _look_for_separation(self, data: Data, theta: Array) -> None:
+        found = separation_of(data, theta)
+        if found is not None:
+            self.separation_ = "complete" if found.complete else "quasi"
+            warnings.warn(f"SoftmaxRegression: {found}", ConvergenceWarning, stacklevel=3)
 
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None

@@ -116,7 +116,13 @@ def verify(
 
 def as_draft(tokens: object, positions: RowPlan) -> Array:
     """One class for each position; an end comes once."""
-    shape: tuple[int, ...] = np.shape(tokens)  # type: ignore[call-overload]
+    try:
+        shape: tuple[int, ...] = np.shape(tokens)  # type: ignore[call-overload]
+    except ValueError:
+        raise ValueError(
+            f"draft_tokens must have shape {positions.row_shape}, with -1 behind drafts that are "
+            "shorter, got a ragged list"
+        ) from None
     if shape != positions.row_shape:
         raise ValueError(
             f"draft_tokens must have the shape of draft_logits without classes, "

@@ -15,14 +15,14 @@ from hotmax._kernels.softmax.tiles64 import LONGEST_TILED64
 SOFTMAX = KernelSet(
     "softmax",
     float32=(
-        (LONGEST_TILED, entries.softmax_tiled),
-        (LONGEST_GROUPED, entries.softmax_grouped),
-        (LONGEST_BUFFERED, entries.softmax_overlapped),
-        (ANY_LENGTH, entries.softmax_rows),
+        (LONGEST_TILED, entries.softmax_tiled_job),
+        (LONGEST_GROUPED, entries.softmax_grouped_job),
+        (LONGEST_BUFFERED, entries.softmax_overlapped_job),
+        (ANY_LENGTH, entries.softmax_rows_job),
     ),
     float64=(
-        (LONGEST_TILED64, entries.softmax_tiled64),
-        (ANY_LENGTH, entries.softmax_grouped64),
+        (LONGEST_TILED64, entries.softmax_tiled64_job),
+        (ANY_LENGTH, entries.softmax_grouped64_job),
     ),
     finish=kernels.softmax_block,
     reduces=False,
@@ -31,10 +31,13 @@ SOFTMAX = KernelSet(
 )
 LOG_SOFTMAX = KernelSet(
     "log_softmax",
-    float32=((LONGEST_TILED, entries.log_softmax_tiled), (ANY_LENGTH, entries.log_softmax_grouped)),
+    float32=(
+        (LONGEST_TILED, entries.log_softmax_tiled_job),
+        (ANY_LENGTH, entries.log_softmax_grouped_job),
+    ),
     float64=(
-        (LONGEST_TILED64, entries.log_softmax_tiled64),
-        (ANY_LENGTH, entries.log_softmax_grouped64),
+        (LONGEST_TILED64, entries.log_softmax_tiled64_job),
+        (ANY_LENGTH, entries.log_softmax_grouped64_job),
     ),
     finish=kernels.log_softmax_block,
     reduces=False,
@@ -42,10 +45,13 @@ LOG_SOFTMAX = KernelSet(
 )
 LOGSUMEXP = KernelSet(
     "logsumexp",
-    float32=((LONGEST_TILED, entries.logsumexp_tiled), (ANY_LENGTH, entries.logsumexp_grouped)),
+    float32=(
+        (LONGEST_TILED, entries.logsumexp_tiled_job),
+        (ANY_LENGTH, entries.logsumexp_grouped_job),
+    ),
     float64=(
-        (LONGEST_TILED64, entries.logsumexp_tiled64),
-        (ANY_LENGTH, entries.logsumexp_grouped64),
+        (LONGEST_TILED64, entries.logsumexp_tiled64_job),
+        (ANY_LENGTH, entries.logsumexp_grouped64_job),
     ),
     finish=kernels.logsumexp_of,
     reduces=True,
@@ -53,10 +59,13 @@ LOGSUMEXP = KernelSet(
 )
 SMOOTHMAX = KernelSet(
     "smoothmax",
-    float32=((LONGEST_TILED, entries.smoothmax_tiled), (ANY_LENGTH, entries.smoothmax_grouped)),
+    float32=(
+        (LONGEST_TILED, entries.smoothmax_tiled_job),
+        (ANY_LENGTH, entries.smoothmax_grouped_job),
+    ),
     float64=(
-        (LONGEST_TILED64, entries.smoothmax_tiled64),
-        (ANY_LENGTH, entries.smoothmax_grouped64),
+        (LONGEST_TILED64, entries.smoothmax_tiled64_job),
+        (ANY_LENGTH, entries.smoothmax_grouped64_job),
     ),
     finish=kernels.smoothmax_of,
     reduces=True,
@@ -64,16 +73,16 @@ SMOOTHMAX = KernelSet(
 )
 ENTROPY = KernelSet(
     "entropy",
-    float32=((SHORT_LOGS, entries.entropy_short), (ANY_LENGTH, entries.entropy_rows)),
-    float64=((ANY_LENGTH, entries.entropy_rows64),),
+    float32=((SHORT_LOGS, entries.entropy_short_job), (ANY_LENGTH, entries.entropy_rows_job)),
+    float64=((ANY_LENGTH, entries.entropy_rows64_job),),
     finish=None,
     reduces=True,
     empty=0.0,
 )
 SOFTARGMAX = KernelSet(
     "softargmax",
-    float32=((SHORT_LOGS, entries.softargmax_short), (ANY_LENGTH, entries.softargmax_rows)),
-    float64=((ANY_LENGTH, entries.softargmax_rows64),),
+    float32=((SHORT_LOGS, entries.softargmax_short_job), (ANY_LENGTH, entries.softargmax_rows_job)),
+    float64=((ANY_LENGTH, entries.softargmax_rows64_job),),
     finish=None,
     reduces=True,
     empty=0.0,

@@ -49,13 +49,8 @@ from hotmax.calibration.temperature import fit_temperature
 from hotmax.calibration.temperature_fit import TemperatureFit
 
 if TYPE_CHECKING:
-    from hotmax.calibration.calibrators import (
-        CalibratedClassifier,
-        Calibrator,
-        TemperatureScaling,
-        calibrate,
-        load,
-    )
+    from hotmax.calibration.calibrators import Calibrator, TemperatureScaling, load
+    from hotmax.calibration.classifiers import CalibratedClassifier, calibrate
     from hotmax.calibration.selection import Selection, select
 
 __all__ = [
@@ -106,9 +101,11 @@ def __getattr__(name: str) -> Any:
     """The calibrators import scikit-learn: only when they are asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from hotmax.calibration import calibrators, selection
+    from hotmax.calibration import calibrators, classifiers, selection
 
-    return getattr(selection if name in ("Selection", "select") else calibrators, name)
+    places = {"Selection": selection, "select": selection}
+    places |= {"CalibratedClassifier": classifiers, "calibrate": classifiers}
+    return getattr(places.get(name, calibrators), name)
 
 
 def __dir__() -> list[str]:

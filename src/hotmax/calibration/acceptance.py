@@ -16,27 +16,27 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from hotmax._core.arrays import Array
 from hotmax._core.checks import as_real, as_seed
 from hotmax.calibration.binning import BINS, CORRECT, ROWS, WEIGHT
-from hotmax.calibration.binomial import binomial_tail, upper_bound
+from hotmax.calibration.binomial import upper_bound
 from hotmax.calibration.conformal import unlabelled
 from hotmax.calibration.estimate import Estimate
 from hotmax.calibration.examples import no_rows, one_temperature, read_rows, shape_of
+from hotmax.calibration.fixed_sequence import above, passed, sequence_of
 from hotmax.calibration.method_score import share_estimate
 from hotmax.calibration.passes import Together
-from hotmax.calibration.row_parts import RowParts, Split, row_parts
+from hotmax.calibration.row_parts import RowOptions, RowParts, Split, row_parts
 from hotmax.calibration.row_sums import RowSums, RowSumsAt
 from hotmax.calibration.rule_files import Field, read_rule, write_rule
 from hotmax.calibration.scores import row_probabilities
 
 FORMAT = "hotmax acceptance rule"
 PILOT = 0.2  # the share of rows that lays down the sequence of thresholds
-STEPS = 200  # thresholds in a sequence
 TARGETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3)
 
 
@@ -105,13 +105,10 @@ class Acceptance:
         self,
         logits: object,
         labels: object = None,
-        *,
-        ignore_index: int | None = None,
-        where: object = None,
-        input: str = "logits",
+        **options: Unpack[RowOptions],
     ) -> AcceptanceEvaluation:
         """What is accepted of other rows, and how much of it is wrong."""
-        rows = hard_rows(logits, labels, ignore_index=ignore_index, where=where, input=input)
+        rows = hard_rows(logits, labels, **options)
         if rows.classes != self.num_classes:
             raise ValueError(f"logits must have {self.num_classes} classes, got {rows.classes}")
         sums: RowSums = rows.run(RowSumsAt(self.temperature, BINS, False))
@@ -226,59 +223,12 @@ class Abstention:
         return plot_abstention(self, ax=ax)
 
 
-# --- rules from sums of cells -----------------------------------------------------------------
-
-
 def counts_of(sums: RowSums) -> Array:
     """(rows, right ones) of each cell of confidence."""
     cells = sums.cells.values()
     if not np.array_equal(cells[:, WEIGHT], cells[:, ROWS]):
         raise ValueError("sample_weight must be 0 or 1: the exact test counts rows")
     return np.rint(cells[:, [ROWS, CORRECT]]).astype(np.int64)
-
-
-def above(counts: Array) -> Array:
-    """For each lower edge of a cell, (rows, right ones) of a confidence above it."""
-    cumulative: Array = counts[::-1].cumsum(0)[::-1]
-    return cumulative
-
-
-def sequence_of(pilot: Array, testing_rows: int, error: float) -> list[int]:
-    """The cells at whose lower edges thresholds are tried, from strict to lenient.
-
-    The first is the one that the pilot expects the clearest result of.
-    """
-    tail = above(pilot)
-    total = int(tail[0, 0])
-    if not total:
-        return []
-    aims = np.unique(np.ceil(np.arange(1, STEPS + 1) / STEPS * total).astype(np.int64))
-    # The strictest edge above which so many rows lie.
-    at = sorted({int(np.flatnonzero(tail[:, 0] >= aim)[-1]) for aim in aims}, reverse=True)
-
-    def clarity(cell: int) -> float:
-        rows, right = tail[cell]
-        expected = (rows - right + 0.5) / (rows + 1.0)
-        if expected >= error:
-            return 0.0
-        n = testing_rows * rows / total
-        gain = expected * math.log(expected / error)
-        gain += (1 - expected) * math.log((1 - expected) / (1 - error))
-        return float(n * gain)
-
-    clearest = max(range(len(at)), key=lambda i: clarity(at[i]))
-    return at[clearest:]
-
-
-def passed(testing: Array, sequence: Sequence[int], error: float, level: float) -> int | None:
-    """The last cell of the sequence before the first one that fails; None if that is the first."""
-    tail, found = above(testing), None
-    for cell in sequence:
-        rows, right = map(int, tail[cell])
-        if not rows or binomial_tail(rows - right, rows, error) > level:
-            break
-        found = cell
-    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -360,10 +310,8 @@ def acceptance(
     precision: float | None = None,
     level: float = 0.05,
     temperature: object = 1.0,
-    ignore_index: int | None = None,
-    where: object = None,
-    input: str = "logits",
     seed: int = 0,
+    **options: Unpack[RowOptions],
 ) -> Acceptance:
     """A threshold on confidence for a target error among accepted predictions, with a guarantee.
 
@@ -371,12 +319,13 @@ def acceptance(
     `level` at most: an exact statement for any number of rows, any model, calibrated or not.
 
     Args:
-        logits, labels, ignore_index, where, input: As in `conformal.fit`: rows that the model and
-            its calibrator were not fitted to.
+        logits, labels: As in `conformal.fit`: rows that the model and its calibrator were not
+            fitted to.
         error, precision: The target, one of them: 1 - precision is the error.
         level: The probability with which the guarantee may fail.
         temperature: Of the logits.
         seed: Of the split: a fifth of the rows lays down the thresholds that the others test.
+        **options: ignore_index, where, input, class_names: see `RowOptions`.
 
     Example:
         >>> import numpy as np, hotmax as hm
@@ -402,7 +351,7 @@ def acceptance(
             raise ValueError(f"precision must lie above 0 and below 1, got {precision}")
         error = 1.0 - float(precision)
     target, level = checked_target(error, level)
-    rows = hard_rows(logits, labels, ignore_index=ignore_index, where=where, input=input)
+    rows = hard_rows(logits, labels, **options)
     return risk_sums(rows, one_temperature(temperature), as_seed(seed)).rule(target, level)
 
 
@@ -413,17 +362,15 @@ def abstention(
     errors: Sequence[float] = TARGETS,
     level: float = 0.05,
     temperature: object = 1.0,
-    ignore_index: int | None = None,
-    where: object = None,
-    input: str = "logits",
     seed: int = 0,
+    **options: Unpack[RowOptions],
 ) -> Abstention:
     """What share of rows is handed to a person at each error rate among the others.
 
     Args:
         errors: The error rates.
-        logits, labels, level, temperature, ignore_index, where, input, seed: As in `acceptance`.
-            The guarantee is for one error rate, chosen beforehand.
+        logits, labels, level, temperature, seed, **options: As in `acceptance`. The guarantee is
+            for one error rate, chosen beforehand.
 
     Example:
         >>> import numpy as np, hotmax as hm
@@ -437,6 +384,6 @@ def abstention(
     targets = np.array([checked_target(error, level)[0] for error in errors])
     if not targets.size:
         raise ValueError("errors must name one error rate at least")
-    rows = hard_rows(logits, labels, ignore_index=ignore_index, where=where, input=input)
+    rows = hard_rows(logits, labels, **options)
     sums = risk_sums(rows, one_temperature(temperature), as_seed(seed))
     return sums.curve(targets, float(level))

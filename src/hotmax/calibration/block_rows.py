@@ -22,6 +22,7 @@ class ReadOptions:
     any_weight: bool
     name: str
     labelled: bool = True
+    class_names: tuple[str, ...] | None = None
 
 
 def checked(block: Block, options: ReadOptions, part: Part, offset: int) -> Iterator[Examples]:
@@ -42,6 +43,7 @@ def checked(block: Block, options: ReadOptions, part: Part, offset: int) -> Iter
                 any_weight=options.any_weight,
                 name=options.name,
                 whole=False,
+                class_names=options.class_names,
             )
         else:
             x, mask = read_rows(

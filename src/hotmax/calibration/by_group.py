@@ -233,11 +233,12 @@ def by_group(
     where: object = None,
     input: str = "logits",
     seed: int = 0,
+    class_names: object = None,
 ) -> GroupCalibration:
     """Calibration by group (site, month, device): intervals, and a test for all groups together.
 
     Args:
-        logits, labels, temperature, ignore_index, where, input: As in `nll`.
+        logits, labels, temperature, ignore_index, where, input, class_names: As in `nll`.
         groups: The group of each row: numbers, text or dates, 200 different ones at most.
         seed: Of the test, which draws labels from the predictions' own probabilities.
 
@@ -261,6 +262,12 @@ def by_group(
     if groups is None:
         raise TypeError("groups must be given: one for each row")
     rows = row_parts(
-        logits, labels, ignore_index=ignore_index, where=where, input=input, name="labels"
+        logits,
+        labels,
+        ignore_index=ignore_index,
+        where=where,
+        input=input,
+        name="labels",
+        class_names=class_names,
     )
     return by_group_rows(rows, groups, one_temperature(temperature), as_seed(seed))

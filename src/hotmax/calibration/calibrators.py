@@ -17,7 +17,7 @@ except ImportError:
     raise ImportError('calibrators need scikit-learn: pip install "hotmax[calibration]"') from None
 
 from hotmax._backends.lazy import is_lazy, map_rows
-from hotmax._core.arrays import Array, refuse_masked
+from hotmax._core.arrays import Array
 from hotmax._core.checks import as_real, as_seed
 from hotmax._core.files import write_whole
 from hotmax._core.reading import bounded, first_line, reading, strict_json
@@ -40,8 +40,7 @@ from hotmax.calibration.reservoir import rows_to_fit
 from hotmax.calibration.row_parts import RowParts, Split, parts_of_examples, row_parts
 from hotmax.calibration.temperature import fit_rows
 from hotmax.calibration.temperature_fit import TemperatureFit
-
-SMALLEST_PROBABILITY = 1e-12  # of a classifier: trees give exact zeros
+from hotmax.calibration.temperature_prior import as_prior
 
 
 class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -58,6 +57,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         max_rows: The most rows that methods other than "temperature" are fitted to: 20,000 (and
             16,777,216 logits) unless told. They are drawn at random from all.
         seed: Of that draw.
+        prior: For "temperature" on few rows: as in `fit_temperature`.
 
     After `fit`: `parameters_` (a dict), `classes_` (0, 1, ..., k - 1), `n_features_in_`, and
     `fitted_rows_`, the number of rows that it was fitted to.
@@ -81,6 +81,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         bins: int = 15,
         max_rows: int | None = None,
         seed: int = 0,
+        prior: float | None = None,
     ) -> None:
         self.method = method
         self.input = input
@@ -88,6 +89,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.bins = bins
         self.max_rows = max_rows
         self.seed = seed
+        self.prior = prior
 
     def _options(self) -> tuple[str, float, int]:
         return self.method, self.penalty, self.bins
@@ -111,6 +113,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         ignore_index: int | None = None,
         where: object = None,
+        class_names: object = None,
     ) -> Calibrator:
         """Fit to labelled logits: arguments as in `fit_temperature`. Returns the calibrator.
 
@@ -124,12 +127,14 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ignore_index=ignore_index,
             where=where,
             input=self.input,
+            class_names=class_names,
         )
         self._fit_rows(rows)
         if self.parameters_.get("temperature") == 0.0:
             warnings.warn(
                 "the labels are separable: each has the largest logit of its row, and the fitted "
-                "temperature is 0, which makes every prediction certain; more rows are needed",
+                "temperature is 0, which makes every prediction certain; more rows are needed, or "
+                "prior=1",
                 UserWarning,
                 stacklevel=2,
             )
@@ -139,8 +144,11 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Fit a temperature to all rows, or to a split; others to all of them or a reservoir."""
         method, _, _ = self._options()
         self._family(rows.classes)
+        prior = as_prior(self.prior)
+        if prior is not None and method != "temperature":
+            raise ValueError(f'prior is for method "temperature", got {method!r}')
         if method == "temperature":
-            fit = fit_rows(rows, split)
+            fit = fit_rows(rows, split, prior=prior)
             count = rows.rows if split is None else split.count
             return self._fitted({"temperature": fit.temperature}, rows.classes, count)
         return self._fit(rows_to_fit(rows, self.max_rows, as_seed(self.seed), split))
@@ -229,6 +237,7 @@ class TemperatureScaling(Calibrator):
 
     Args:
         input: What comes in, "logits" or "probabilities".
+        prior: For few rows: as in `fit_temperature`.
 
     After `fit`: `temperature_`, and `fit_`, the TemperatureFit with its interval.
 
@@ -242,14 +251,15 @@ class TemperatureScaling(Calibrator):
 
     fit_: TemperatureFit
 
-    def __init__(self, *, input: str = "logits") -> None:
+    def __init__(self, *, input: str = "logits", prior: float | None = None) -> None:
         self.input = input
+        self.prior = prior
 
     def _options(self) -> tuple[str, float, int]:
         return "temperature", 1.0, 15
 
     def _fit_rows(self, rows: RowParts, split: Split | None = None) -> Calibrator:
-        self.fit_ = fit_rows(rows, split)
+        self.fit_ = fit_rows(rows, split, prior=as_prior(self.prior))
         count = rows.rows if split is None else split.count
         return self._fitted({"temperature": self.fit_.temperature}, rows.classes, count)
 
@@ -261,11 +271,11 @@ class TemperatureScaling(Calibrator):
         return float(self.parameters_["temperature"])
 
 
-def calibrator_for(method: str, input: str = "logits") -> Calibrator:
+def calibrator_for(method: str, input: str = "logits", prior: float | None = None) -> Calibrator:
     """A calibrator of a method: TemperatureScaling for "temperature", which has an interval."""
     if method == "temperature":
-        return TemperatureScaling(input=input)
-    return Calibrator(method, input=input)
+        return TemperatureScaling(input=input, prior=prior)
+    return Calibrator(method, input=input, prior=prior)
 
 
 def fit_checks(examples: Examples) -> None:
@@ -317,99 +327,3 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
     calibrator.n_features_in_ = data["classes"]
     calibrator.classes_ = np.arange(data["classes"])
     return calibrator
-
-
-# --- classifiers ------------------------------------------------------------------------------
-
-
-def outputs_of(estimator: Any, X: object) -> tuple[Array, str]:
-    """(logits or probabilities of a fitted classifier, which of them)."""
-    refuse_masked(X, "X")  # which scikit-learn reads through
-    if hasattr(estimator, "decision_function"):
-        scores = np.asarray(estimator.decision_function(X))
-        if scores.ndim == 1:
-            scores = np.stack([np.zeros_like(scores), scores], axis=1)
-        if scores.shape[1] == len(estimator.classes_):
-            return scores, "logits"
-    if hasattr(estimator, "predict_proba"):
-        p = np.asarray(estimator.predict_proba(X), np.float64)
-        return np.maximum(p, SMALLEST_PROBABILITY), "probabilities"
-    raise TypeError(
-        "estimator must be a fitted classifier with decision_function or predict_proba, got "
-        f"{type(estimator).__name__}"
-    )
-
-
-class CalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A fitted classifier and the calibrator of its outputs; made by `calibrate`."""
-
-    def __init__(self, estimator: Any, calibrator: Calibrator) -> None:
-        self.estimator = estimator
-        self.calibrator = calibrator
-
-    @property
-    def classes_(self) -> Array:
-        return np.asarray(self.estimator.classes_)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def predict_proba(self, X: object) -> Array:
-        return self.calibrator.predict_proba(outputs_of(self.estimator, X)[0])
-
-    def predict(self, X: object) -> Array:
-        chosen: Array = self.classes_[self.predict_proba(X).argmax(1)]
-        return chosen
-
-    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the calibrator as JSON, as `Calibrator.save` does; the estimator is not written.
-
-        Save the estimator by its own means, and join the two again with
-        `CalibratedClassifier(estimator, load(path))`.
-        """
-        self.calibrator.save(path, force=force)
-
-
-def calibrate(
-    estimator: Any,
-    X: object,
-    y: object,
-    *,
-    method: str = "temperature",
-    sample_weight: object = None,
-) -> CalibratedClassifier:
-    """Calibrate a fitted scikit-learn classifier on data that it has not seen.
-
-    Args:
-        estimator: A fitted classifier with decision_function (taken as logits) or predict_proba,
-            whose probabilities count as 1e-12 at least: no loss is infinite.
-        X, y: Data and labels that it was not fitted to.
-        method: As in `Calibrator`.
-        sample_weight: The weight of each row.
-
-    Returns:
-        A CalibratedClassifier with predict_proba and predict.
-
-    Example:
-        >>> import numpy as np, hotmax as hm
-        >>> from sklearn.linear_model import LogisticRegression
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(300, 2))
-        >>> y = np.where(X[:, 0] + rng.logistic(size=300) > 0, "yes", "no")
-        >>> model = LogisticRegression().fit(X[:100], y[:100])
-        >>> calibrated = hm.calibration.calibrate(model, X[100:], y[100:])
-        >>> calibrated.predict(X[:3]).tolist() == model.predict(X[:3]).tolist()
-        True
-    """
-    outputs, kind = outputs_of(estimator, X)
-    classes = np.asarray(estimator.classes_)
-    refuse_masked(y, "y")
-    labels = np.asarray(y)
-    known = np.isin(labels, classes)
-    if not known.all():
-        stranger = labels[int(np.argmin(known))]
-        raise ValueError(f"y holds {stranger!r}, which the estimator has not seen")
-    order = np.argsort(classes)
-    index = order[np.searchsorted(classes, labels, sorter=order)]
-    calibrator = calibrator_for(method, kind).fit(outputs, index, sample_weight)
-    return CalibratedClassifier(estimator, calibrator)

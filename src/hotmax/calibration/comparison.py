@@ -95,9 +95,11 @@ class ComparisonState:
         ignore_index: int | None = None,
         input: str = "logits",
         temperatures: tuple[object, object] = (1.0, 1.0),
+        class_names: object = None,
     ) -> ComparisonState:
         """Add rows of both, and their labels. Returns the state."""
         options: dict[str, Any] = {"ignore_index": ignore_index, "input": input, "name": "labels"}
+        options["class_names"] = class_names
         pair = [read(one, labels, whole=False, **options) for one in (a, b)]
         if pair[0].classes != pair[1].classes or pair[0].rows != pair[1].rows:
             raise ValueError(
@@ -245,7 +247,10 @@ def paired_blocks(a: Source, b: Source) -> Iterator[tuple[Array, Array, Array]]:
             assert labels is not None
             if not np.array_equal(labels[:count], y[:count]):
                 row = done + int(np.argmax(labels[:count] != y[:count]))
-                raise ValueError(f"a and b are not the same rows: the labels of row {row} differ")
+                raise ValueError(
+                    f"a and b are not the same rows: {a.name} and {b.name}: the labels of row "
+                    f"{row} differ"
+                )
             yield x[:count], right[:count], labels[:count]
             x, labels, right, y = x[count:], labels[count:], right[count:], y[count:]
             done += count
@@ -259,6 +264,7 @@ def compare(
     temperatures: tuple[object, object] = (1.0, 1.0),
     ignore_index: int | None = None,
     input: str = "logits",
+    class_names: object = None,
 ) -> Comparison:
     """Two models or calibrators on the same rows: b - a of nll, Brier score, accuracy and ECE.
 
@@ -270,7 +276,7 @@ def compare(
         a, b: Logits, or probabilities, of the same rows; or two Sources, read in blocks.
         labels: The class of each row; left out for Sources, which bring their own.
         temperatures: Of a and of b.
-        ignore_index, input: As in `nll`.
+        ignore_index, input, class_names: As in `nll`.
 
     Example:
         >>> import numpy as np, hotmax as hm
@@ -294,5 +300,13 @@ def compare(
         return state.result()
     if labels is None:
         raise TypeError("labels must be given, unless a and b are Sources that have them")
-    state.update(a, b, labels, ignore_index=ignore_index, input=input, temperatures=temperatures)
+    state.update(
+        a,
+        b,
+        labels,
+        ignore_index=ignore_index,
+        input=input,
+        temperatures=temperatures,
+        class_names=class_names,
+    )
     return state.result()

@@ -12,6 +12,7 @@ import math
 import os
 import sys
 from dataclasses import dataclass
+from typing import Unpack
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from hotmax._core.checks import as_bool, as_integer, as_real, as_seed
 from hotmax.calibration.examples import Examples, no_rows, one_temperature, read_rows, shape_of
 from hotmax.calibration.reservoir import rows_to_fit
 from hotmax.calibration.row_hash import content_hashes
-from hotmax.calibration.row_parts import row_parts
+from hotmax.calibration.row_parts import RowOptions, row_parts
 from hotmax.calibration.rule_files import Field, read_rule, write_rule
 from hotmax.calibration.scores import row_probabilities
 from hotmax.calibration.set_coverage import ConformalEvaluation, SetCounts, evaluation_of
@@ -111,18 +112,13 @@ class Conformal:
         self,
         logits: object,
         labels: object = None,
-        *,
-        ignore_index: int | None = None,
-        where: object = None,
-        input: str = "logits",
+        **options: Unpack[RowOptions],
     ) -> ConformalEvaluation:
         """How often the sets hold the labels of other rows, and how large they are.
 
         The coverage is also given by confidence, by size and by class.
         """
-        rows = row_parts(
-            logits, labels, ignore_index=ignore_index, where=where, input=input, name="labels"
-        )
+        rows = row_parts(logits, labels, name="labels", **options)
         if rows.classes != self.num_classes:
             raise ValueError(f"logits must have {self.num_classes} classes, got {rows.classes}")
         found: SetCounts = rows.run(SetCountsOf(self))
@@ -264,11 +260,9 @@ def fit(
     allow_empty: bool = False,
     class_conditional: bool = False,
     sample_weight: object = None,
-    ignore_index: int | None = None,
-    where: object = None,
-    input: str = "logits",
     max_rows: int | None = None,
     seed: int = 0,
+    **options: Unpack[RowOptions],
 ) -> Conformal:
     """Prediction sets that hold the label with a chance of at least `coverage`.
 
@@ -291,7 +285,7 @@ def fit(
         class_conditional: Promise the coverage for the rows of each class, by a threshold for each
             (Mondrian). A class with fewer than coverage / (1 - coverage) rows is in every set.
         sample_weight: The weight of each row: 2 counts as two rows.
-        ignore_index, where, input: As in `nll`.
+        **options: ignore_index, where, input, class_names: see `RowOptions`.
         max_rows: The most rows that the threshold is taken from, drawn at random: 20,000 (and
             16,777,216 logits) unless told.
         seed: Of that draw, and of the random numbers.
@@ -326,15 +320,7 @@ def fit(
         raise ValueError(f"coverage must lie above 0 and below 1, got {coverage}")
     if not penalty >= 0.0:
         raise ValueError(f"penalty must not be negative, got {penalty}")
-    rows = row_parts(
-        logits,
-        labels,
-        sample_weight=sample_weight,
-        ignore_index=ignore_index,
-        where=where,
-        input=input,
-        name="labels",
-    )
+    rows = row_parts(logits, labels, sample_weight=sample_weight, name="labels", **options)
     examples = rows_to_fit(rows, max_rows, seed)
     hard = labels_of(examples)
     counted = np.flatnonzero(examples.weight_of_rows() > 0)

@@ -125,6 +125,7 @@ class EvaluationState:
         where: object = None,
         input: str = "logits",
         temperature: object = 1.0,
+        class_names: object = None,
     ) -> EvaluationState:
         """Add rows, all or, after an error, none: arguments as in `nll`. Returns the state."""
         examples = read(
@@ -134,6 +135,7 @@ class EvaluationState:
             ignore_index=ignore_index,
             where=where,
             input=input,
+            class_names=class_names,
         )
         one = one_temperature(temperature)
         if self.num_classes not in (None, examples.classes):
@@ -213,12 +215,13 @@ def evaluate(
     where: object = None,
     input: str = "logits",
     temperature: object = 1.0,
+    class_names: object = None,
 ) -> Evaluation:
     """All metrics of labelled predictions in one pass: accuracy, nll, Brier, ECE and the rest.
 
     Args:
-        logits, targets, sample_weight, ignore_index, where, input, temperature: As in `nll`. A Dask
-            array, or a Source without targets, is read block by block.
+        logits, targets, sample_weight, ignore_index, where, input, temperature, class_names: As in
+            `nll`. A Dask array, or a Source without targets, is read block by block.
         bins: Bins of equal width for the calibration errors.
         classwise: Whether to compute the class-wise error, which looks at every probability.
 
@@ -235,6 +238,7 @@ def evaluate(
         ignore_index=ignore_index,
         where=where,
         input=input,
+        class_names=class_names,
     )
     return evaluate_rows(rows, temperature, bins, classwise)
 

@@ -24,6 +24,7 @@ from hotmax._core.arrays import (
     split_mask,
 )
 from hotmax._core.checks import SUM_TOLERANCE, as_ignored, check_probabilities
+from hotmax._core.class_labels import from_one, numbers_of_argument
 from hotmax._kernels.calibration import rows as kernels
 from hotmax._kernels.softmax.lanes import LANES
 from hotmax._softmax.functions import log_softmax
@@ -134,7 +135,8 @@ class Examples:
         if kind == kernels.LABEL_IS_ABSENT and self.probabilities:
             what = (
                 "gives its label probability 0, which no temperature mends: "
-                "clip, as in np.maximum(probabilities, 1e-12)"
+                "clip, as in np.maximum(probabilities, 1e-12), or a file's by clip=1e-12 "
+                "(--clip 1e-12)"
             )
         raise ValueError(f"{self.place or self.name}: row {self.offset + self.shift + row} {what}")
 
@@ -174,15 +176,18 @@ def read(
     any_weight: bool = False,
     name: str = "targets",
     whole: bool = True,
+    class_names: object = None,
 ) -> Examples:
     """Check everything that can be checked without reading all the logits.
 
     `any_weight`: the caller takes no squares of sums, and so weights of any size.
     `name`: of the argument `targets`, for errors: "labels" where only labels are taken.
     `whole`: these are all rows, and not a block of them, which may be ignored as a whole.
+    `class_names`: of labels that are text.
     """
     x, mask = read_rows(logits, where=where, input=input, suspicious=whole)
     shape = shape_of(logits)[:-1]
+    targets = numbers_of_argument(targets, x.shape[1], class_names, logits, name)
     hard, soft, weights = read_targets(targets, shape, x.shape[1], ignore_index, name)
     if sample_weight is not None:
         given, counted = numbers_and_mask(sample_weight, "sample_weight")
@@ -304,7 +309,7 @@ def read_targets(
     if given.shape == shape:
         if given.dtype.kind not in "iub":
             raise TypeError(
-                f"{name} must be integers of shape {shape}, or probabilities of shape "
+                f"{name} must be integers or text of shape {shape}, or probabilities of shape "
                 f"{(*shape, classes)}, got {given.dtype} of shape {given.shape}"
             )
         hard = np.ascontiguousarray(given.reshape(-1))
@@ -320,6 +325,7 @@ def read_targets(
             row = int(np.argmax((hard < 0) | (hard >= classes)))
             raise ValueError(
                 f"{name} must lie in 0..{classes - 1}, got {hard[row]} in row {row}"
+                + from_one(hard, classes)
                 + ("" if ignore_index is not None else "; ignore_index=... leaves rows out")
             )
         return hard.astype(np.int64, copy=False), none, weights

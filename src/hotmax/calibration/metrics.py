@@ -51,10 +51,10 @@ def nll(
     Args:
         logits: (rows, classes), or any shape with the classes last; a Dask array or frame; or a
             Source (`hotmax.io.source`).
-        targets: Labels, the class of each row; or the probabilities of its classes. A Source brings
-            its own.
-        **options: sample_weight, ignore_index, where, input, temperature, interval, seed: see
-            `MetricOptions`.
+        targets: Labels, the class of each row, as numbers, text or categories; or the probabilities
+            of its classes. A Source brings its own.
+        **options: sample_weight, class_names, ignore_index, where, input, temperature, interval,
+            seed: see `MetricOptions`.
 
     Returns:
         A float, or an Estimate with `interval=True`. inf if a label has probability 0.

@@ -86,7 +86,16 @@ class Reliability:
             if self.counts[b]
         )
         last = html.escape(f"ECE {self.ece:.4%}, smooth ECE {self.smooth_ece:.4%}")
-        return f"<table><tr>{head}</tr>{body}</table><p>{last}</p>"
+        return f"{self._picture()}<table><tr>{head}</tr>{body}</table><p>{last}</p>"
+
+    def _picture(self) -> str:
+        """The diagram as an element of a page; nothing without matplotlib."""
+        try:
+            from hotmax.plots import inline_picture
+
+            return inline_picture(self.plot, "reliability diagram")
+        except ImportError:
+            return ""
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the reliability diagram, as `hm.plots.plot_reliability`; returns the Axes."""

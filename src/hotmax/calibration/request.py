@@ -28,6 +28,7 @@ class MetricOptions(TypedDict, total=False):
     """What every metric takes by keyword.
 
     sample_weight: The weight of each row.
+    class_names: Names of the classes, for labels that are text or categories.
     ignore_index: A label whose rows are left out, whatever their logits hold.
     where: Bools that broadcast against logits; classes at False are not there.
     input: "logits" (the default) or "probabilities".
@@ -38,6 +39,7 @@ class MetricOptions(TypedDict, total=False):
     """
 
     sample_weight: object
+    class_names: object
     ignore_index: int | None
     where: object
     input: str

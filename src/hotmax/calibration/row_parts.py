@@ -8,13 +8,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from hotmax._backends.lazy import is_lazy
 from hotmax._core import threads
 from hotmax._core.arrays import Array
+from hotmax._core.class_labels import checked_names
 from hotmax.calibration.block_rows import ReadOptions, checked
 from hotmax.calibration.examples import INPUTS, Examples, read, read_rows, step_of
 from hotmax.calibration.passes import Job, RowPart, Runner, Tell, run_part
@@ -264,6 +265,21 @@ class InRanges:
 # --- from arguments ---------------------------------------------------------------------------
 
 
+class RowOptions(TypedDict, total=False):
+    """How rows are read: keywords that functions of calibration share.
+
+    ignore_index: A label whose rows are left out, whatever their logits hold.
+    where: Bools that broadcast against logits; classes at False are not there.
+    input: "logits" (the default) or "probabilities".
+    class_names: Names of the classes, for labels that are text or categories.
+    """
+
+    ignore_index: int | None
+    where: object
+    input: str
+    class_names: object
+
+
 def row_parts(
     logits: object,
     targets: object = None,
@@ -275,6 +291,7 @@ def row_parts(
     any_weight: bool = False,
     name: str = "targets",
     labelled: bool = True,
+    class_names: Any = None,
 ) -> RowParts:
     """Labelled rows from the arguments of a function of calibration."""
     if input not in INPUTS:
@@ -285,9 +302,9 @@ def row_parts(
     if isinstance(logits, Source):
         if targets is not None:
             raise TypeError(f"{name} must be left out: a Source brings its own")
-        return parts_of_source(
-            logits, sample_weight, ReadOptions(ignore_index, where, input, True, name, labelled)
-        )
+        names = checked_names(class_names, logits.classes)
+        options = ReadOptions(ignore_index, where, input, True, name, labelled, names)
+        return parts_of_source(logits, sample_weight, options)
     if not labelled:
         x, mask = read_rows(logits, where=where, input=input)
         nothing = np.empty(0, np.int64), np.empty((1, 0)), np.ones(1)
@@ -304,6 +321,7 @@ def row_parts(
             input=input,
             any_weight=any_weight,
             name=name,
+            class_names=class_names,
         )
     )
 

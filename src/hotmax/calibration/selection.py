@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from hotmax.calibration.examples import Examples, label_matrix
 from hotmax.calibration.families import FAMILIES, SMALLEST_POSITIVE, logits_of, used
 from hotmax.calibration.one_standard_error import compare_losses, mean_and_error
 from hotmax.calibration.reservoir import rows_to_fit
-from hotmax.calibration.row_parts import RowParts, Split, row_parts
+from hotmax.calibration.row_parts import RowOptions, RowParts, Split, row_parts
 from hotmax.calibration.search import fit_examples
 from hotmax.calibration.temperature_fit import REMEDY, is_limit
 
@@ -101,20 +101,19 @@ def select(
     folds: int = 5,
     seed: int = 0,
     sample_weight: object = None,
-    ignore_index: int | None = None,
-    where: object = None,
-    input: str = "logits",
     max_rows: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> Selection:
     """Choose a calibrator by cross-validated nll: the simplest within one error of the best.
 
     Args:
-        logits, targets, sample_weight, ignore_index, where, input: As in `fit_temperature`.
+        logits, targets, sample_weight: As in `fit_temperature`.
         candidates: Methods of `Calibrator`; by default identity, temperature, ensemble and vector,
             matrix for up to 30 classes, and Platt and beta for two.
         folds: Of the cross-validation.
         seed: Of the shuffle that makes the folds, and of the draw of rows.
         max_rows: The most rows to compare on, drawn at random: as in `Calibrator`.
+        **options: ignore_index, where, input, class_names: see `RowOptions`.
 
     Returns:
         A Selection: the table of candidates, and the chosen calibrator.
@@ -127,14 +126,8 @@ def select(
         >>> hm.calibration.select(logits, labels).chosen
         'temperature'
     """
-    rows = row_parts(
-        logits,
-        targets,
-        sample_weight=sample_weight,
-        ignore_index=ignore_index,
-        where=where,
-        input=input,
-    )
+    rows = row_parts(logits, targets, sample_weight=sample_weight, **options)
+    input = options.get("input", "logits")
     return select_rows(rows, None, candidates, folds, as_seed(seed), input, max_rows)
 
 

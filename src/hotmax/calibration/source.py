@@ -60,6 +60,8 @@ class Source:
         class_names: The names of the classes, or None.
         has_labels: Whether there are labels.
         input: "logits" or "probabilities": what `logits` of a block holds.
+        logit_source, label_source: What was taken for logits and for labels, such as
+            "columns 'cat' and 'dog'"; or None.
     """
 
     def __init__(
@@ -82,6 +84,8 @@ class Source:
         self.class_names = class_names
         self.has_labels = has_labels
         self.input = input
+        self.logit_source: str | None = None
+        self.label_source: str | None = None
         self.runner = runner  # what computes the parts: `passes.Runner`; None: threads
 
     def blocks(self) -> Iterator[tuple[Array, Array | None]]:

@@ -57,6 +57,7 @@ def fit_temperature(
     input: str = "logits",
     curve: bool = False,
     prior: float | None = None,
+    class_names: object = None,
 ) -> TemperatureFit:
     """The temperature that makes the labels likeliest: argmin over T of mean -log softmax(x / T).
 
@@ -64,9 +65,11 @@ def fit_temperature(
         logits: (rows, classes), or any shape with the classes last. -inf is a class that is not
             there. A memory-mapped array, a Dask array or a Source (`hotmax.io.source`) is read in
             blocks of rows, and never held as a whole.
-        targets: Labels, the class of each row; or the probabilities of its classes. A Source brings
-            its own.
+        targets: Labels, the class of each row, as numbers, text or categories; or the probabilities
+            of its classes. A Source brings its own.
         sample_weight: The weight of each row: 2 counts as two rows.
+        class_names: Names of the classes, for labels that are text; where `logits` is a data frame,
+            its columns. Categories of pandas need none if there are as many as classes.
         ignore_index: A label whose rows are left out, whatever their logits hold.
         where: Bools that broadcast against logits; classes at False are not there.
         input: "probabilities" if `logits` holds those; their logarithms are then the logits.
@@ -105,6 +108,7 @@ def fit_temperature(
         where=where,
         input=input,
         any_weight=True,
+        class_names=class_names,
     )
     curve = as_bool(curve, "curve")
     fit = fit_rows(rows, prior=as_prior(prior))

@@ -17,8 +17,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from hotmax._core.arrays import Array
+from hotmax._core.class_labels import listed
 from hotmax._core.reading import first_line, is_count
-from hotmax.io.found import LABEL_NAMES, NONE, Found, Wanted, listed, row_place
+from hotmax.io.found import LABEL_NAMES, NONE, Found, Wanted, row_place
 
 MAPPED = 1 << 27  # bytes from which an array stays in its file
 

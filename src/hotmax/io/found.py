@@ -6,16 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hotmax._core.arrays import Array
-from hotmax._core.reading import shown
-
-Labels = Array | list[str]
+from hotmax._core.class_labels import Labels
 
 LABEL_NAMES = ("labels", "label", "y", "target", "targets", "y_true", "true_label", "true_class")
 # Columns of a table that people put beside logits, and that are none.
 OTHER_NAMES = (
-    *("id", "index", "idx", "row_id", "row", "unnamed: 0", "fold", "split"),
-    *("pred", "preds", "prediction", "predictions", "predicted", "predicted_label", "y_pred"),
+    *("id", "ids", "index", "idx", "row", "unnamed: 0", "uuid", "key", "fold", "split"),
+    *("pred", "preds", "prediction", "predictions", "predicted", "y_pred", "y_hat", "argmax"),
+    *("predicted_label", "predicted_class", "pred_label", "pred_class", "correct", "confidence"),
+    *("weight", "weights", "sample_weight", "loss", "nll", "timestamp", "group", "groups"),
 )
+OTHER_ENDS = ("_id", "_idx", "_index")
 LAST, NONE = "last", "none"  # words for `labels` that are no names
 
 
@@ -27,6 +28,7 @@ class Wanted:
     labels: str | None
     probabilities: bool
     least_mapped: int | None = None  # bytes from which an array stays in its file; None: the usual
+    columns: tuple[str, ...] | None = None  # of a table, outright: names, patterns or places
 
 
 @dataclass(frozen=True)
@@ -39,15 +41,8 @@ class Found:
     label_source: str | None
     class_names: tuple[str, ...] | None
     place: Callable[[int], str]  # of a row
+    logit_source: str | None = None  # what was taken for logits, if `what` does not say it
 
 
 def row_place(row: int) -> str:
     return f"row {row}"
-
-
-def listed(names: object) -> str:
-    """'a', 'b' and 'c'; of many, the first few."""
-    quoted = [shown(str(name)) for name in names]  # type: ignore[attr-defined]
-    if len(quoted) > 8:
-        return ", ".join(quoted[:8]) + f" and {len(quoted) - 8} more"
-    return " and ".join(filter(None, [", ".join(quoted[:-1]), *quoted[-1:]]))

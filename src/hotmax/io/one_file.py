@@ -10,14 +10,16 @@ import numpy as np
 
 from hotmax._core import threads
 from hotmax._core.arrays import ACCEPTED, FLOATS, Array
-from hotmax._core.checks import check_probabilities
+from hotmax._core.checks import as_real, check_probabilities
 from hotmax.calibration.examples import refuse_probabilities
 from hotmax.io.arrays import read_npy, read_npz
 from hotmax.io.found import Found, Wanted
+from hotmax.io.json_lines import JSON_LINES, read_json_lines
 from hotmax.io.labels import LABEL_FILES
 from hotmax.io.parquet import read_parquet
+from hotmax.io.places import is_remote, local, suffix_of
 from hotmax.io.safetensors import read_safetensors
-from hotmax.io.tables import read_csv
+from hotmax.io.text_tables import read_csv
 
 BLOCK = 1 << 20  # entries that are looked at together
 
@@ -26,15 +28,19 @@ READERS = {
     ".npz": read_npz,
     ".csv": read_csv,
     ".tsv": read_csv,
+    ".csv.gz": read_csv,
+    ".tsv.gz": read_csv,
     ".parquet": read_parquet,
     ".safetensors": read_safetensors,
+    **dict.fromkeys(JSON_LINES, read_json_lines),
 }
+ARRAYS = (".npy", ".npz", ".safetensors")
 PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib", ".ckpt")
 
 
 def reader_of(file: Path) -> Callable[[Path, Wanted], Found]:
     """The function that reads such a file; ValueError if there is none."""
-    kind = file.suffix.lower()
+    kind = suffix_of(file)
     if kind not in READERS:
         known = ", ".join(READERS)
         more = "; pickles are never read, so save the arrays with np.savez" * (kind in PICKLES)
@@ -66,6 +72,8 @@ def label_file(labels: str | os.PathLike[str] | None) -> Path | None:
     """The file that `labels` names, if it looks like one: plain words are names in the file."""
     if labels is None:
         return None
+    if is_remote(os.fspath(labels)):
+        return existing(local(os.fspath(labels)))
     other = Path(labels)
     plain = isinstance(labels, str) and os.sep not in labels
     if plain and other.suffix.lower() not in LABEL_FILES:
@@ -74,6 +82,8 @@ def label_file(labels: str | os.PathLike[str] | None) -> Path | None:
 
 
 def opened(file: Path, wanted: Wanted) -> Found:
+    if wanted.columns is not None and suffix_of(file) in ARRAYS:
+        raise ValueError(f"{file} has arrays, and no columns to choose: say logits (--logits)")
     found = reader_of(file)(file, wanted)
     if found.logits.ndim != 2:
         raise ValueError(
@@ -143,8 +153,35 @@ def expect_logits(x: Array, file: Path) -> None:
         ) from None
 
 
-def logarithms(x: Array, file: Path) -> Array:
-    """log p, which softmax turns into p again; float32 for the half precisions."""
+def as_columns(columns: Sequence[str] | str | None) -> tuple[str, ...] | None:
+    """Names, patterns or places of columns."""
+    if columns is None:
+        return None
+    if not isinstance(columns, str) and not hasattr(columns, "__iter__"):
+        raise TypeError(f"columns must be a sequence of names, got {columns!r}")
+    chosen = (columns,) if isinstance(columns, str) else tuple(str(name) for name in columns)
+    if not chosen:
+        raise ValueError("columns must name one column at least")
+    return chosen
+
+
+def as_clip(clip: object, input: str) -> float:
+    """The least probability; 0 if there is none."""
+    if clip is None:
+        return 0.0
+    least = as_real(clip, "clip")
+    if not 0.0 < least < 1.0:
+        raise ValueError(f"clip must lie above 0 and below 1, got {clip!r}")
+    if input != "probabilities":
+        raise ValueError('clip is for input="probabilities" (--input probabilities)')
+    return least
+
+
+def logarithms(x: Array, file: Path, clip: float = 0.0) -> Array:
+    """log p, which softmax turns into p again; float32 for the half precisions.
+
+    With `clip`, that of p or `clip`, whichever is larger.
+    """
     try:
         check_probabilities(x, -1, "probabilities")
     except ValueError as error:
@@ -154,7 +191,9 @@ def logarithms(x: Array, file: Path) -> Array:
 
     def work(start: int, stop: int) -> None:
         with np.errstate(divide="ignore"):
-            np.log(x[start:stop], out=logs[start:stop], casting="same_kind")
+            part = x[start:stop]
+            part = np.maximum(part.astype(logs.dtype), clip) if clip else part
+            np.log(part, out=logs[start:stop], casting="same_kind")
 
     threads.for_ranges(work, len(x), step)
     return logs

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from hotmax._core.arrays import Array
+from hotmax._core.class_labels import Labels, listed
 from hotmax._core.reading import first_line
-from hotmax.io.found import Found, Labels, Wanted, listed, row_place
-from hotmax.io.tables import NUMBERS, TEXT, columns_of, label_of
+from hotmax.io.found import Found, Wanted, row_place
+from hotmax.io.tables import NUMBERS, TEXT, columns_of, label_of, refuse_counting
 
 BATCH = 1 << 21  # entries that are read together
 LONGEST_FOOTER = 1 << 26  # bytes of metadata: 400,000 columns, which pyarrow holds all in memory
@@ -26,7 +27,10 @@ def read_parquet(path: Path, wanted: Wanted) -> Found:
         logits, labels = fill(file, path, chosen)
         what = f"column {chosen.logits[0]!r}" if chosen.as_list else "the table"
         source = None if chosen.label is None else f"column {chosen.label!r}"
-        return Found(logits, what, labels, source, chosen.class_names, row_place)
+        if not chosen.as_list:
+            refuse_counting(logits, chosen.class_names, path, wanted)
+        taken = chosen.logit_source
+        return Found(logits, what, labels, source, chosen.class_names, row_place, taken)
 
 
 @contextmanager
@@ -111,6 +115,7 @@ class ChosenColumns:
     as_list: bool  # one column, whose cells are rows of logits
     label: str | None
     class_names: tuple[str, ...] | None
+    logit_source: str
 
     @property
     def names(self) -> list[str]:
@@ -132,20 +137,24 @@ def chosen_columns(file: Any, path: Path, wanted: Wanted) -> ChosenColumns:
     if chosen is not None:
         label = label_of(names, holds, path, wanted)
         columns, class_names = [chosen], None
+        taken = f"column {chosen!r}"
     else:
         found = columns_of(names, holds, path, wanted)
-        label, class_names = found.label, found.class_names
+        label, class_names, taken = found.label, found.class_names, found.logit_source
         columns = [names[i] for i in found.logits]
     label_name = None if label is None else names[label]
     if label is not None and holds[label] not in (NUMBERS, TEXT, "bool"):
         raise ValueError(
             f"{path}: column {label_name!r} holds {holds[label]}, and labels are integers or text"
         )
-    return ChosenColumns(rows, tuple(columns), chosen is not None, label_name, class_names)
+    as_list = chosen is not None
+    return ChosenColumns(rows, tuple(columns), as_list, label_name, class_names, taken)
 
 
 def list_column(lists: list[str], path: Path, wanted: Wanted) -> str | None:
     """The column whose every cell is a row of logits, if there is one."""
+    if wanted.columns is not None:
+        return wanted.columns[0] if wanted.columns[0] in lists else None
     usual = ("probabilities", "logits") if wanted.probabilities else ("logits",)
     for name in (wanted.logits,) if wanted.logits else usual:
         if name in lists:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hotmax._core.arrays import Array
+from hotmax._core.class_labels import Labels, integer_of
 from hotmax._core.reading import reading
 from hotmax.calibration.source import Block, Part
-from hotmax.io.found import Labels, Wanted
-from hotmax.io.labels import as_labels, integer_of
+from hotmax.io.found import Found, Wanted
+from hotmax.io.labels import as_labels
 from hotmax.io.one_file import opened
 from hotmax.io.parquet import ChosenColumns, batches, opened_parquet
-from hotmax.io.places import local
+from hotmax.io.places import is_zarr, naming
+from hotmax.io.zarr_arrays import opened_zarr
 
 BLOCK = 1 << 22  # entries that are read together
 EVERYTHING = Wanted(None, None, False)
@@ -26,24 +28,29 @@ def rows_in_block(classes: int) -> int:
     return max(BLOCK // max(classes, 1), 1)
 
 
+def opened_at(name: str, path: Path, wanted: Wanted) -> Found:
+    """What the file at `path`, or the zarr of this name, holds."""
+    return opened_zarr(name, wanted) if is_zarr(name) else opened(path, wanted)
+
+
 @dataclass(frozen=True, eq=False)
 class ArraySlice(Part):
-    """Rows of arrays: in memory, in a memory map, or in a zarr store."""
+    """Rows of arrays from `first` on: in memory, in a memory map, or in a zarr store."""
 
     x: Any = None
     y: Any = None
 
     def blocks(self) -> Iterator[Block]:
         step = rows_in_block(int(self.x.shape[1]))
-        for start in range(self.offset, self.offset + self.rows, step):
-            stop = min(start + step, self.offset + self.rows)
+        for start in range(self.first, self.first + self.rows, step):
+            stop = min(start + step, self.first + self.rows)
             labels = None if self.y is None else np.asarray(self.y[start:stop])
             yield Block(np.asarray(self.x[start:stop]), labels)
 
 
 @dataclass(frozen=True, eq=False)
 class FileRows(Part):
-    """Rows of a file of arrays or text: those from `first` on."""
+    """Rows of a file of arrays or text, or of a zarr: those from `first` on."""
 
     wanted: Wanted = EVERYTHING
     class_names: tuple[str, ...] | None = None
@@ -51,19 +58,21 @@ class FileRows(Part):
     has_labels: bool = True
 
     def blocks(self) -> Iterator[Block]:
-        path = local(self.place)
-        with reading(path):
-            found = opened(path, self.wanted)
-        step = rows_in_block(int(found.logits.shape[1]))
-        for start in range(self.first, self.first + self.rows, step):
-            stop = min(start + step, self.first + self.rows)
-            raw = found.labels[start:stop] if found.labels is not None else None
-            if self.labels is not None:
-                raw = self.labels[start - self.first : stop - self.first]
-            labels = None
-            if self.has_labels:
-                labels = block_labels(raw, found.logits, start, stop, self.class_names, path)
-            yield Block(found.logits[start:stop], labels)
+        with naming(self.place) as path:
+            with reading(path):
+                found = opened_at(self.place, path, self.wanted)
+            step = rows_in_block(int(found.logits.shape[1]))
+            for start in range(self.first, self.first + self.rows, step):
+                stop = min(start + step, self.first + self.rows)
+                with reading(path):
+                    x = found.logits[start:stop]
+                    raw = found.labels[start:stop] if found.labels is not None else None
+                if self.labels is not None:
+                    raw = self.labels[start - self.first : stop - self.first]
+                labels = None
+                if self.has_labels:
+                    labels = block_labels(raw, x, start, stop, self.class_names, path)
+                yield Block(x, labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +85,9 @@ class RowGroup(Part):
     labels: Labels | None = None
 
     def blocks(self) -> Iterator[Block]:
-        path = local(self.place)
         assert self.columns is not None
         start = self.first
-        with reading(path), opened_parquet(path) as file:
+        with naming(self.place) as path, reading(path), opened_parquet(path) as file:
             for x, cells in batches(file, path, self.columns, [self.group], start):
                 stop = start + len(x)
                 raw = cells
@@ -90,6 +98,21 @@ class RowGroup(Part):
                     labels = block_labels(raw, x, start, stop, self.class_names, path)
                 yield Block(x, labels)
                 start = stop
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedPart(Part):
+    """A part whose probabilities are at least `clip`, and add up to 1 again."""
+
+    inner: Part | None = None
+    clip: float = 0.0
+
+    def blocks(self) -> Iterator[Block]:
+        assert self.inner is not None
+        for block in self.inner.blocks():
+            kind = np.float64 if block.logits.dtype.itemsize > 4 else np.float32
+            p = np.maximum(block.logits.astype(kind), kind(self.clip))
+            yield replace(block, logits=p / p.sum(1, keepdims=True))
 
 
 def block_labels(

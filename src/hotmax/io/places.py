@@ -7,10 +7,21 @@ import glob
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-SUFFIXES = (".npy", ".npz", ".csv", ".tsv", ".parquet", ".safetensors")
+from hotmax._core.reading import first_line
+
+# What is taken from a directory: JSON lines must be named, since they often hold other things.
+SUFFIXES = (".npy", ".npz", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".safetensors")
+
+
+def suffix_of(path: str | os.PathLike[str]) -> str:
+    """The kind of a file by its name; of a compressed one, both: ".csv.gz"."""
+    parts = [part.lower() for part in Path(path).suffixes]
+    return "".join(parts[-2:]) if parts[-1:] == [".gz"] else "".join(parts[-1:])
 
 
 def is_remote(name: str) -> bool:
@@ -46,7 +57,7 @@ def files_at(name: str) -> list[str]:
     if is_remote(name):
         return remote_files(name)
     path = Path(name)
-    if is_zarr(name):
+    if is_zarr(name) and (path.exists() or not glob.has_magic(name)):
         return [name]
     if path.is_dir():
         inside = sorted(str(file) for file in path.rglob("*") if is_data(file, path))
@@ -65,28 +76,56 @@ def is_data(file: Path, folder: Path) -> bool:
     """A file of a kind that is read, and not one that Spark or a draft left there."""
     inner = file.relative_to(folder).parts
     return (
-        file.suffix.lower() in SUFFIXES
+        suffix_of(file) in SUFFIXES
         and file.is_file()
         and not any(part.startswith((".", "_")) for part in inner)
     )
 
 
-def remote_files(name: str) -> list[str]:
+def file_system(name: str) -> tuple[Any, str]:
+    """The file system of fsspec for an address, and the path in it."""
     try:
         import fsspec
     except ImportError:
         raise ImportError(f"{name} is read by fsspec: pip install fsspec") from None
-    system, path = fsspec.core.url_to_fs(name)
-    if glob.has_magic(path):
-        found = [system.unstrip_protocol(match) for match in sorted(system.glob(path))]
-    elif system.isdir(path) and not path.endswith(".zarr"):
-        inside = sorted(match for match in system.find(path) if match.lower().endswith(SUFFIXES))
-        found = [system.unstrip_protocol(match) for match in inside]
-    else:
-        found = [name]
+    try:
+        system, path = fsspec.core.url_to_fs(name)
+    except ImportError as error:  # fsspec says which package the scheme needs
+        raise ImportError(f"{name} cannot be read: {first_line(error)}") from None
+    except ValueError as error:
+        raise ValueError(f"{name} cannot be read: {first_line(error)}") from None
+    return system, path
+
+
+@contextmanager
+def remote(name: str) -> Iterator[None]:
+    """Turn what goes wrong with a remote file system into one error that names the address."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {name}") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # every service has errors of its own
+        raise OSError(
+            f"{name} cannot be read: {type(error).__name__}: {first_line(error)}"
+        ) from error
+
+
+def remote_files(name: str) -> list[str]:
+    system, path = file_system(name)
+    if is_zarr(name) and not glob.has_magic(path):
+        return [name]
+    with remote(name):
+        if glob.has_magic(path):
+            found = sorted(system.glob(path))
+        elif system.isdir(path):
+            found = sorted(f for f in system.find(path) if f.lower().endswith(SUFFIXES))
+        else:
+            return [name]
     if not found:
         raise FileNotFoundError(f"no file matches {name}")
-    return found
+    return [system.unstrip_protocol(file) for file in found]
 
 
 def absolute(name: str) -> str:
@@ -99,13 +138,24 @@ def local(name: str) -> Path:
     """The file itself, or a copy of a remote one, which is kept until the process ends."""
     if not is_remote(name):
         return Path(name)
-    import fsspec
-
-    system, path = fsspec.core.url_to_fs(name)
+    system, path = file_system(name)
     digest = hashlib.sha256(name.encode()).hexdigest()[:32]
-    copy = Path(copies().name) / f"{digest}{Path(path).suffix}"
-    system.get(path, str(copy))
+    copy = Path(copies().name) / f"{digest}{suffix_of(path)}"
+    with remote(name):
+        system.get_file(path, str(copy))
     return copy
+
+
+@contextmanager
+def naming(name: str) -> Iterator[Path]:
+    """The local file of a name; errors about the copy of a remote one give its address instead."""
+    path = Path(name) if is_zarr(name) else local(name)
+    try:
+        yield path
+    except (ValueError, MemoryError) as error:
+        if str(path) == name or str(path) not in str(error):
+            raise
+        raise type(error)(str(error).replace(str(path), name)) from None
 
 
 @functools.lru_cache(maxsize=1)

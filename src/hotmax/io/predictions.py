@@ -17,8 +17,11 @@ from hotmax._core.reading import reading
 from hotmax.calibration.examples import INPUTS
 from hotmax.calibration.source import Source
 from hotmax.io.found import NONE, Found, Wanted, row_place
+from hotmax.io.json_lines import JSON_LINES, is_table_of_json
 from hotmax.io.labels import as_labels, read_label_file
 from hotmax.io.one_file import (
+    as_clip,
+    as_columns,
     check_nan,
     checked_logits,
     checked_names,
@@ -43,6 +46,7 @@ class Predictions:
         class_names: The names of the classes, or None.
         source: The file.
         label_source: Where the labels come from, such as "column 'label'"; or None.
+        logit_source: Where the logits come from, such as "columns 'cat' and 'dog'"; or None.
     """
 
     logits: Array = field(repr=False)
@@ -50,11 +54,15 @@ class Predictions:
     class_names: tuple[str, ...] | None
     source: str
     label_source: str | None = None
+    logit_source: str | None = None
 
     def __str__(self) -> str:
         rows, classes = self.logits.shape
         labels = "no labels" if self.labels is None else f"labels from {self.label_source}"
-        return f"{self.source}: {rows} rows, {classes} classes, {self.logits.dtype}, {labels}"
+        return (
+            f"{self.source}: {rows} rows, {classes} classes, {self.logits.dtype}"
+            f"{taken(self.logit_source)}, {labels}"
+        )
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
@@ -67,12 +75,18 @@ def read(
     labels: str | os.PathLike[str] | None = None,
     class_names: Sequence[str] | None = None,
     input: str = "logits",
+    columns: Sequence[str] | str | None = None,
+    clip: float | None = None,
 ) -> Predictions | TokenLogprobs:
-    """Logits, labels and names of classes from an .npz, .npy, .safetensors, .csv or .parquet file.
+    """Logits, labels and names of classes from an .npz, .npy, .safetensors or .parquet, or a table.
+
+    Tables of text are .csv and .tsv, also as .csv.gz, in UTF-8 or UTF-16, with decimal commas where
+    semicolons or tabs separate; and JSON lines (.jsonl), an object for each row.
 
     Args:
-        path: The file; its name says of what kind it is. A .json or .jsonl file holds responses of
-            a language model's API, with log-probabilities of tokens. Or what else `source` takes: a
+        path: The file; its name says of what kind it is. A .json or .jsonl file may also hold
+            responses of a language model's API, with log-probabilities of tokens. Or what else
+            `source` takes: a
             directory, a pattern, a list of files, a zarr or Dask array, whose rows are then brought
             into memory.
         logits: The name of the array or list column; in a table with a column for each class, what
@@ -81,6 +95,11 @@ def read(
             for each row; "last" for the last column of a table; "none" for no labels.
         class_names: Names of the classes, where the file has none, or others.
         input: "probabilities" if the file holds those; their logarithms are then the logits.
+        columns: The columns of a table that are logits, outright: names, or patterns such as
+            "p_*"; in a file without a header places counted from 1, such as "1-10". All others are
+            left out, but for the label.
+        clip: The least probability, such as 1e-12, with input="probabilities": smaller ones, and 0,
+            count as this.
 
     Returns:
         Predictions: logits, labels or None, class_names or None, source. For a .json or .jsonl file
@@ -105,6 +124,7 @@ def read(
     | 8 MiB | the header of a .safetensors | parsed, it takes 25 times that |
     | 64 MiB | the metadata of a .parquet | 400,000 columns |
     | 16 MiB | a line of a .csv | 800,000 classes |
+    | 1032 times its bytes | a table compressed by gzip | deflate can do no better |
     | 64 MiB | a text file of labels or names | 16 million labels |
     | 100,000 blank lines more than rows | any text | each takes as long as a row |
 
@@ -124,15 +144,24 @@ def read(
     """
     if input not in INPUTS:
         raise ValueError(f'input must be "logits" or "probabilities", got {input!r}')
+    chosen, least = as_columns(columns), as_clip(clip, input)
     if not is_one_file(path):
         from hotmax.io.sources import source as open_source
 
         return gathered(
-            open_source(path, labels, logits=logits, class_names=class_names, input=input)
+            open_source(
+                path,
+                labels,
+                logits=logits,
+                class_names=class_names,
+                input=input,
+                columns=columns,
+                clip=clip,
+            )
         )
     assert isinstance(path, str | os.PathLike)
     file = existing(path)
-    if file.suffix.lower() in LOGPROB_FILES:
+    if holds_responses(file):
         with reading(file):
             return read_token_logprobs(file, labels, class_names)
     reader_of(file)
@@ -144,7 +173,8 @@ def read(
     other = label_file(labels)
     named = NONE if other is not None else (None if labels is None else str(os.fspath(labels)))
     with reading(file):
-        found = opened(file, Wanted(logits, named, input == "probabilities"))
+        wanted = Wanted(logits, named, input == "probabilities", columns=chosen)
+        found = opened(file, wanted)
         x = checked_logits(found, file)
         names = checked_names(class_names, found, x.shape[1], file)
     raw, source, place, where = found.labels, found.label_source, found.place, file
@@ -157,10 +187,23 @@ def read(
     with reading(file):
         check_nan(x, found, file)
         if input == "probabilities":
-            x = logarithms(x, file)
+            x = logarithms(x, file, least)
         else:
             expect_logits(x, file)
-    return Predictions(x, numbers, names, str(file), source)
+    logit_source = found.logit_source or found.what
+    return Predictions(x, numbers, names, str(file), source, logit_source)
+
+
+def taken(logit_source: str | None) -> str:
+    return "" if logit_source is None else f", logits from {logit_source}"
+
+
+def holds_responses(file: Path) -> bool:
+    """Does a file of JSON hold responses of a language model's API, and no table?"""
+    if file.suffix.lower() not in LOGPROB_FILES:
+        return False
+    with reading(file):
+        return file.suffix.lower() not in JSON_LINES or not is_table_of_json(file)
 
 
 def is_one_file(path: object) -> bool:
@@ -181,5 +224,5 @@ def gathered(source: Source) -> Predictions:
     check_nan(x, Found(x, "logits", None, None, None, row_place), file)
     if source.input == "probabilities":
         x = logarithms(x, file)
-    where = "the source" if labels else None
-    return Predictions(x, numbers, source.class_names, source.name, where)
+    where = (source.label_source or "the source") if labels else None
+    return Predictions(x, numbers, source.class_names, source.name, where, source.logit_source)

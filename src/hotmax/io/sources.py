@@ -12,22 +12,26 @@ import numpy as np
 
 from hotmax._backends.lazy import is_lazy
 from hotmax._core.arrays import ACCEPTED, FLOATS, Array, refuse_masked
+from hotmax._core.class_labels import numbers_of_argument
 from hotmax._core.reading import reading
 from hotmax.calibration.examples import INPUTS, refuse_probabilities
 from hotmax.calibration.source import Part, Source, lazy_source
 from hotmax.io.found import NONE, Found, Wanted
 from hotmax.io.labels import read_label_file
 from hotmax.io.one_file import (
+    as_clip,
+    as_columns,
     checked_logits,
     checked_names,
     existing,
     label_file,
-    opened,
     reader_of,
 )
 from hotmax.io.parquet import batches, chosen_columns, opened_parquet
-from hotmax.io.parts import ArraySlice, FileRows, RowGroup, rows_in_block
-from hotmax.io.places import absolute, files_in, is_zarr, local
+from hotmax.io.parts import ArraySlice, ClippedPart, FileRows, RowGroup, opened_at, rows_in_block
+from hotmax.io.places import absolute, files_in, is_zarr, naming
+from hotmax.io.tables import refuse_counting
+from hotmax.io.zarr_arrays import arrays_of
 
 FIRST_LOOK = 1024  # rows by which probabilities are told from logits
 
@@ -46,25 +50,41 @@ class FileSummary:
     class_names: tuple[str, ...] | None
     has_labels: bool
     parts: tuple[Part, ...]  # from offset 0
+    logit_source: str
+    label_source: str | None
 
 
 def summary_of(name: str, wanted: Wanted, class_names: Sequence[str] | None) -> FileSummary:
-    path = existing(local(name))
-    if path.suffix.lower() == ".parquet":
-        return parquet_summary(name, path, wanted, class_names)
-    reader_of(path)
-    with reading(path):
-        found = opened(path, wanted)
-        x = checked_logits(found, path)
-        names = checked_names(class_names, found, x.shape[1], path)
-    rows, classes = x.shape
+    with naming(name) as path:
+        if not is_zarr(name):
+            existing(path)
+            reader_of(path)
+        if path.suffix.lower() == ".parquet":
+            return parquet_summary(name, path, wanted, class_names)
+        with reading(path):
+            found = opened_at(name, path, wanted)
+            x = checked_logits(found, path)
+            names = checked_names(class_names, found, x.shape[1], path)
+    rows, classes = map(int, x.shape)
     step = rows_in_block(classes) if is_mapped(x) else rows
+    if is_zarr(name):
+        step = whole_chunks(x, classes)
     part = FileRows(0, rows, name, 0, wanted, names, None, found.labels is not None)
     parts = tuple(
         replace(part, offset=start, rows=min(step, rows - start), first=start)
         for start in range(0, rows, step)
     )
-    return FileSummary(name, rows, classes, x.dtype, names, found.labels is not None, parts)
+    labelled, taken = found.labels is not None, found.logit_source or found.what
+    return FileSummary(
+        name, rows, classes, x.dtype, names, labelled, parts, taken, found.label_source
+    )
+
+
+def whole_chunks(x: Any, classes: int) -> int:
+    """Rows of whole chunks that make up a block; an array without chunks is cut anywhere."""
+    chunks = getattr(x, "chunks", None)
+    step = int(chunks[0]) if chunks and isinstance(chunks[0], int) else rows_in_block(classes)
+    return max(step, rows_in_block(classes) // step * step)
 
 
 def is_mapped(x: Array) -> bool:
@@ -85,6 +105,8 @@ def parquet_summary(
         small = next(batches(file, path, columns, [counts.index(max(counts))], 0))[0]
         found = Found(small, "the table", None, None, columns.class_names, str)
         x = checked_logits(found, path)
+        if not columns.as_list:
+            refuse_counting(x, columns.class_names, path, wanted)
         names = checked_names(class_names, found, x.shape[1], path)
     starts = np.concatenate([[0], np.cumsum(counts)]).tolist()
     parts = tuple(
@@ -93,7 +115,17 @@ def parquet_summary(
         if count
     )
     labelled = columns.label is not None
-    return FileSummary(name, columns.rows, int(x.shape[1]), x.dtype, names, labelled, parts)
+    return FileSummary(
+        name,
+        columns.rows,
+        int(x.shape[1]),
+        x.dtype,
+        names,
+        labelled,
+        parts,
+        columns.logit_source,
+        f"column {columns.label!r}" if labelled else None,
+    )
 
 
 def check_agreement(first: FileSummary, other: FileSummary) -> None:
@@ -117,15 +149,18 @@ def source_of_files(
     class_names: Sequence[str] | None,
     input: str,
     client: Any,
+    columns: tuple[str, ...] | None = None,
+    clip: float = 0.0,
 ) -> Source:
     names = files_in(paths)
-    if len(names) == 1 and is_zarr(names[0]):
-        return source_of_zarr(names[0], labels, logits, class_names, input, client)
     if client is not None:  # workers have directories of their own
         names = [absolute(name) for name in names]
-    other = label_file(labels)
-    named = NONE if other is not None else (None if labels is None else str(os.fspath(labels)))
-    wanted = Wanted(logits, named, input == "probabilities", least_mapped=1 << 20)
+    given = hasattr(labels, "shape")  # labels that are an array
+    other = None if given else label_file(labels)
+    named = None if labels is None else NONE if other or given else str(os.fspath(labels))
+    if columns is not None and any(map(is_zarr, names)):
+        raise ValueError(f"{names[0]}: columns are for tables, not for zarr")
+    wanted = Wanted(logits, named, input == "probabilities", 1 << 20, columns)
     files = [summary_of(name, wanted, class_names) for name in names]
     for file in files[1:]:
         check_agreement(files[0], file)
@@ -135,17 +170,23 @@ def source_of_files(
         parts += [replace(part, offset=offset + part.offset) for part in file.parts]
         offset += file.rows
     has_labels = files[0].has_labels
-    if other is not None:
-        with reading(other):
-            raw, _ = read_label_file(other)
+    if other is not None or given:
+        if other is None:
+            raw: Any = np.asarray(labels)
+        else:
+            with reading(other):
+                raw, _ = read_label_file(other)
         if len(raw) != offset:
-            raise ValueError(f"{other}: {len(raw)} labels for {offset} rows of logits")
+            where = "labels" if other is None else labels
+            raise ValueError(f"{where}: {len(raw)} labels for {offset} rows of logits")
         parts = [
             replace(part, labels=raw[part.offset : part.offset + part.rows], **labelled(part))
             for part in parts
         ]
         has_labels = True
     first = files[0]
+    if clip:
+        parts = [ClippedPart(p.offset, p.rows, p.place, p.first, p, clip) for p in parts]
     source = Source(
         parts,
         name=names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more",
@@ -156,6 +197,8 @@ def source_of_files(
         input=input,
         runner=runner_of(client),
     )
+    source.logit_source = first.logit_source
+    source.label_source = first.label_source if other is None else str(other)
     return looked_at(source)
 
 
@@ -196,9 +239,7 @@ def source_of_arrays(
     if class_names is not None:
         nothing = Found(np.empty((1, classes)), "", None, None, None, str)
         names = checked_names(class_names, nothing, classes, Path(name))
-    chunks = getattr(x, "chunks", None)
-    step = int(chunks[0]) if chunks and isinstance(chunks[0], int) else rows_in_block(classes)
-    step = max(step, rows_in_block(classes) // step * step)
+    step = whole_chunks(x, classes)
     parts = [
         ArraySlice(start, min(step, rows - start), "" if name == "logits" else name, start, x, y)
         for start in range(0, rows, step)
@@ -214,39 +255,6 @@ def source_of_arrays(
         runner=runner_of(client),
     )
     return looked_at(source)
-
-
-def source_of_zarr(
-    name: str,
-    labels: Any,
-    logits: str | None,
-    class_names: Sequence[str] | None,
-    input: str,
-    client: Any,
-) -> Source:
-    """A zarr array, or a group with the arrays `logits` and `labels`."""
-    try:
-        import zarr
-    except ImportError:
-        raise ImportError(f"{name} needs zarr: pip install zarr") from None
-    if not Path(name).exists():
-        raise FileNotFoundError(f"there is no directory {name}")
-    x: Any = None
-    y: Any = None
-    with reading(name):
-        store: Any = zarr.open(name, mode="r")
-        if hasattr(store, "shape"):
-            x = store
-        else:
-            wanted = logits or ("probabilities" if input == "probabilities" else "logits")
-            if wanted not in store:
-                raise ValueError(f"{name} has no array {wanted!r}")
-            x = store[wanted]
-            named = "labels" if labels is None else labels
-            y = store[named] if isinstance(named, str) and named in store else None
-        if isinstance(labels, np.ndarray):
-            y = labels
-        return source_of_arrays(x, y, class_names, input, client, name)
 
 
 def client_of(cluster: Any) -> Any:
@@ -286,6 +294,8 @@ def source(
     class_names: Sequence[str] | None = None,
     input: str = "logits",
     cluster: Any = None,
+    columns: Sequence[str] | str | None = None,
+    clip: float | None = None,
 ) -> Source:
     """Logits and labels of any number, to be read in blocks: a Source.
 
@@ -298,6 +308,7 @@ def source(
             directory; a Dask array or frame. Addresses such as s3://... are read by fsspec.
         labels: For arrays, the labels; for files, as in `read`; for a frame, the name of a column.
         logits, class_names, input: As in `read`. In a frame, all other columns are logits.
+        columns, clip: As in `read`, for files.
         cluster: A `distributed.Client`, its address or a scheduler file: the workers read the
             files.
 
@@ -324,6 +335,9 @@ def source(
         if labels is not None:
             raise TypeError("labels must be left out: a Source brings its own")
         return data
+    chosen, least = as_columns(columns), as_clip(clip, input)
+    if (chosen or least) and not is_path(data):
+        raise ValueError("columns and clip are for files: choose and clip the entries of arrays")
     client = client_of(cluster)
     if is_lazy(data):
         if isinstance(labels, str):
@@ -334,10 +348,22 @@ def source(
             found.class_names = tuple(map(str, class_names))
         return found
     if type(data).__module__.partition(".")[0] == "zarr":
-        return source_of_arrays(data, labels, class_names, input, client, "the zarr array")
+        given = hasattr(labels, "shape")
+        wanted = Wanted(logits, NONE if given else labels, input == "probabilities")
+        arrays = arrays_of(data, "the zarr", wanted)
+        y = labels if given else arrays.labels
+        return source_of_arrays(arrays.logits, y, class_names, input, client, "the zarr")
     if hasattr(data, "shape") and hasattr(data, "dtype"):
         refuse_masked(data, "data")
         refuse_masked(labels, "labels")
-        y = None if labels is None else np.asarray(labels)
+        y = labels
+        if labels is not None and len(data.shape) == 2:
+            y = numbers_of_argument(labels, int(data.shape[1]), class_names, data, "labels")
+        y = None if y is None else np.asarray(y)
         return source_of_arrays(data, y, class_names, input, client, "logits")
-    return source_of_files(data, labels, logits, class_names, input, client)
+    return source_of_files(data, labels, logits, class_names, input, client, chosen, least)
+
+
+def is_path(data: object) -> bool:
+    """Is this a path, or a list of paths?"""
+    return isinstance(data, str | os.PathLike | list | tuple)

@@ -1,10 +1,12 @@
-"""write: probabilities to an .npz, block by block, whole or not at all."""
+"""write: probabilities to an .npz, .csv or .parquet, block by block, whole or not at all."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,11 @@ from numpy.lib import format as npy
 
 from hotmax._core.arrays import Array, refuse_masked
 from hotmax._core.files import whole
+from hotmax.io.tables import is_other
+from hotmax.io.text_tables import is_number
+
+KINDS = (".npz", ".csv", ".parquet")
+Given = Array | Callable[[], Array] | None  # labels
 
 
 def write(
@@ -25,14 +32,18 @@ def write(
     class_names: Sequence[str] | None = None,
     force: bool = False,
 ) -> None:
-    """Probabilities to an .npz: arrays `probabilities`, `labels` and `classes`.
+    """Probabilities to a file, by its name: an .npz, or a table, .csv or .parquet.
+
+    An .npz has the arrays `probabilities`, `labels` and `classes`; a table has a column for each
+    class, and `label`, by name where the classes have names. `read` reads all of them again.
 
     Args:
         path: The file. It appears whole or not at all.
         blocks: Some rows of probabilities after another, so that no more need be in memory.
         shape: (rows, classes) of all of them together.
         dtype: The type that they are written in.
-        labels: One for each row; or a function that gives them, called after the last block.
+        labels: One for each row; or a function that gives those of the blocks since its last call:
+            it is called after the last block, and for a table after each.
         class_names: The names of the classes.
         force: Whether to overwrite a file that is there.
 
@@ -47,28 +58,130 @@ def write(
         array([0.5, 0.5])
         >>> folder.cleanup()
     """
-    if Path(path).suffix.lower() != ".npz":
-        raise ValueError(f"{path}: the name must end in .npz, which is what is written")
+    kind = check_kind(path)
     if not callable(labels):
         refuse_masked(labels, "labels")
     refuse_masked(class_names, "class_names")
-    kind = np.dtype(dtype)
-    rows, count = shape
-    with whole(path, force=force) as file, zipfile.ZipFile(file, "w") as archive:
+    writer = {".npz": write_npz, ".csv": write_csv, ".parquet": write_parquet}[kind]
+    names = None if class_names is None else [str(name) for name in class_names]
+    if names is not None and len(names) != shape[1]:
+        raise ValueError(f"class_names must have {shape[1]} names, got {len(names)}")
+    with whole(path, force=force) as file:
+        writer(file, checked_blocks(blocks, shape), shape, np.dtype(dtype), labels, names)
+
+
+def check_kind(path: str | os.PathLike[str]) -> str:
+    """What a file of probabilities is to be, by its name; ValueError for any other."""
+    kind = Path(path).suffix.lower()
+    if kind not in KINDS:
+        raise ValueError(f"{path}: the name must end in one of {', '.join(KINDS)}, got {kind!r}")
+    return kind
+
+
+def checked_blocks(blocks: Iterable[Array], shape: tuple[int, int]) -> Iterator[Array]:
+    written = 0
+    for block in blocks:
+        refuse_masked(block, "blocks")
+        if block.ndim != 2 or block.shape[1] != shape[1]:
+            raise ValueError(f"blocks must have {shape[1]} classes, got {block.shape}")
+        yield block
+        written += len(block)
+    if written != shape[0]:
+        raise ValueError(f"blocks must have {shape[0]} rows together, got {written}")
+
+
+def write_npz(
+    file: Any,
+    blocks: Iterator[Array],
+    shape: tuple[int, int],
+    kind: np.dtype[Any],
+    labels: Given,
+    class_names: list[str] | None,
+) -> None:
+    with zipfile.ZipFile(file, "w") as archive:
         with archive.open("probabilities.npy", "w", force_zip64=True) as member:
             header = {"descr": npy.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
             npy.write_array_header_1_0(member, header)
-            written = 0
             for block in blocks:
-                refuse_masked(block, "blocks")
-                if block.ndim != 2 or block.shape[1] != count:
-                    raise ValueError(f"blocks must have {count} classes, got {block.shape}")
                 member.write(np.ascontiguousarray(block, kind).data)
-                written += len(block)
-        if written != rows:
-            raise ValueError(f"blocks must have {rows} rows together, got {written}")
         numbers = labels() if callable(labels) else labels
         for name, array in (("labels", numbers), ("classes", class_names)):
             if array is not None:
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     npy.write_array(member, np.asarray(array), allow_pickle=False)
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def column_names(class_names: list[str] | None, classes: int, labelled: bool) -> list[str]:
+    """Names of columns that `read` takes for what they are: no numbers, no name of something else.
+
+    A name that `read` would not take for a class has "p_" in front of it, and then all have.
+    """
+    names = class_names or [f"class_{number}" for number in range(classes)]
+    strange = all(map(is_number, names)) or any(not name or is_other(name) for name in names)
+    names = [f"p_{name}" for name in names] if strange else names
+    return [*names, "label"] if labelled else names
+
+
+def labelled_blocks(
+    blocks: Iterator[Array], labels: Given, class_names: list[str] | None
+) -> Iterator[tuple[Array, list[Any] | None]]:
+    """Each block with its labels, by name where there are names."""
+    start = 0
+    for block in blocks:
+        if labels is None:
+            yield block, None
+            continue
+        numbers = labels() if callable(labels) else labels[start : start + len(block)]
+        cells = np.asarray(numbers).tolist()
+        if len(cells) != len(block):
+            raise ValueError(f"labels must be one for each row, got {len(cells)} for {len(block)}")
+        yield block, [class_names[number] for number in cells] if class_names else cells
+        start += len(block)
+
+
+def write_csv(
+    file: Any,
+    blocks: Iterator[Array],
+    shape: tuple[int, int],
+    kind: np.dtype[Any],
+    labels: Given,
+    class_names: list[str] | None,
+) -> None:
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    out = csv.writer(text, lineterminator="\n")
+    out.writerow(column_names(class_names, shape[1], labels is not None))
+    for block, cells in labelled_blocks(blocks, labels, class_names):
+        for row, numbers in enumerate(block.astype(kind)):
+            shown = [str(number) for number in numbers]  # the digits that give this number again
+            out.writerow(shown if cells is None else [*shown, cells[row]])
+    text.flush()
+    text.detach()
+
+
+def write_parquet(
+    file: Any,
+    blocks: Iterator[Array],
+    shape: tuple[int, int],
+    kind: np.dtype[Any],
+    labels: Given,
+    class_names: list[str] | None,
+) -> None:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise ImportError('.parquet files need pyarrow: pip install "hotmax[files]"') from None
+    names = column_names(class_names, shape[1], labels is not None)
+    fields = [(name, pa.from_numpy_dtype(kind)) for name in names[: shape[1]]]
+    if labels is not None:
+        fields.append(("label", pa.string() if class_names else pa.int64()))
+    schema = pa.schema(fields)
+    with pq.ParquetWriter(file, schema) as writer:
+        for block, cells in labelled_blocks(blocks, labels, class_names):
+            columns: list[Any] = [np.ascontiguousarray(column) for column in block.astype(kind).T]
+            columns += [] if cells is None else [cells]
+            arrays = [pa.array(c, t) for c, t in zip(columns, schema.types, strict=True)]
+            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))

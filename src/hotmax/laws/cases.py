@@ -98,3 +98,8 @@ def draw_mild(rng: np.random.Generator, dtype: str) -> Case:
 
 def finite(case: Case) -> bool:
     return len(case.x) > 0 and all(math.isfinite(v) for v in case.x)
+
+
+def has_different_logits(case: Case) -> bool:
+    """Whether not all logits are alike: there a nan stands where one class should win."""
+    return len(set(case.x)) > 1

@@ -14,6 +14,7 @@ from hotmax.laws.cases import (
     MILD_ROWS,
     draw_mild,
     finite,
+    has_different_logits,
     inputs,
     mild,
     mild_row,
@@ -295,6 +296,7 @@ LAWS = (
         is_plain,
         is_accurate,
         dtypes=FULL_FLOATS,
+        teaches=has_different_logits,
     ),
     Law(
         23,
@@ -318,6 +320,7 @@ LAWS = (
         does_not_wrap,
         dtypes=INTEGERS,
         refusable=True,
+        teaches=has_different_logits,
     ),
     Law(
         25,
@@ -330,6 +333,7 @@ LAWS = (
         survives_half_precision,
         dtypes=HALVES,
         refusable=True,
+        teaches=has_different_logits,
     ),
     Law(
         26,
@@ -353,6 +357,7 @@ LAWS = (
         ),
         lambda case: math.inf in case.x and not any(math.isnan(v) for v in case.x),
         takes_all_at_infinity,
+        teaches=has_different_logits,
     ),
     Law(
         29,

@@ -177,6 +177,7 @@ LAWS = (
         inputs([row for row in MILD_ROWS if len(row) > 1], lambda r, d: Case(mild_row(r, d, 2), d)),
         lambda case: mild(case) and len(case.x) >= 2,
         additive,
+        teaches=lambda case: divides(case.x),
     ),
     Law(
         4,
@@ -232,5 +233,6 @@ LAWS = (
         inputs([[0.0, 1.0], [0.0, 0.0], [0.0, -20.0], [-1.0, 2.0]], pairs),
         lambda case: is_round(case) and len(case.x) == 2,
         gives_the_sigmoid,
+        teaches=lambda case: divides(case.x),
     ),
 )

@@ -8,7 +8,15 @@ from collections.abc import Callable
 import numpy as np
 
 from hotmax.laws import truth
-from hotmax.laws.cases import LARGEST, MILD_ROWS, inputs, mild, mild_row, round_to_type
+from hotmax.laws.cases import (
+    LARGEST,
+    MILD_ROWS,
+    has_different_logits,
+    inputs,
+    mild,
+    mild_row,
+    round_to_type,
+)
 from hotmax.laws.law import Cases, Law
 from hotmax.laws.probability import MILD_SEARCH, slack
 from hotmax.laws.trial import Case, Trial
@@ -105,6 +113,7 @@ LAWS = (
         at(0.0),
         is_at(0.0),
         follows_the_truth,
+        teaches=has_different_logits,
     ),
     Law(
         11,
@@ -151,5 +160,6 @@ LAWS = (
         inputs(extremes, colds),
         is_extreme,
         follows_the_truth,
+        teaches=has_different_logits,
     ),
 )

@@ -84,6 +84,7 @@ from hotmax.plots.probabilities import (
 )
 from hotmax.plots.regression import plot_coefficients
 from hotmax.plots.sampling import plot_beams, plot_frequencies
+from hotmax.plots.style import inline_picture as inline_picture
 from hotmax.plots.training import (
     HessianMap,
     JacobianMap,

@@ -17,6 +17,7 @@ from hotmax.plots.style import (
     SKY,
     VERMILION,
     axes_of,
+    legend_above,
     percent_ticks,
     shortened,
     styled,
@@ -69,7 +70,8 @@ def plot_classes(
     ax.set_xlim(None, 1.02)
     ax.set_xlabel("mean confidence, and share of right predictions (95 %)")
     ax.grid(False, axis="y")
-    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.1)
+    ax.set_title("The most overconfident classes")
+    legend_above(ax)
     percent_ticks(ax.xaxis)
     return ax
 
@@ -83,10 +85,11 @@ def plot_shape(result: Shape, *, ax: Any = None) -> Any:
     label = f"mean {100 * result.confidence:.1f} %"
     ax.axvline(result.confidence, color=MUTED, linewidth=1.2, dashes=(4, 3), label=label)
     ax.set_xlim(0, 1)
-    ax.set_ylim(0, 1.2 * float(result.confidence_shares.max()))
+    ax.set_ylim(0, 1.05 * float(result.confidence_shares.max()))
     ax.set_xlabel("confidence: the largest probability")
     ax.set_ylabel("share of rows")
-    ax.legend(loc="upper left")
+    ax.set_title("How sure the predictions are")
+    legend_above(ax)
     percent_ticks(ax.xaxis)
     percent_ticks(ax.yaxis)
     return ax
@@ -109,7 +112,8 @@ def plot_effective(result: Shape, *, ax: Any = None) -> Any:
     ax.set_xlim(result.effective_edges[0], top)
     ax.set_xlabel("effective number of classes, exp(entropy)")
     ax.set_ylabel("share of rows")
-    ax.legend(loc="upper right")
+    ax.set_title("How many classes share the probability")
+    legend_above(ax)
     percent_ticks(ax.yaxis)
     return ax
 
@@ -135,6 +139,7 @@ def plot_sensitivity(result: Shape, *, ax: Any = None) -> Any:
     ax.set_xlim(result.temperatures[0], result.temperatures[-1])
     ax.set_ylim(0, 1.05)
     ax.set_xlabel("temperature")
-    ax.legend(loc="center left")
+    ax.set_title("What a temperature would change")
+    legend_above(ax)
     percent_ticks(ax.yaxis)
     return ax

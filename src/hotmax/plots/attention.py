@@ -62,6 +62,7 @@ def plot_saturation(result: Saturation, *, figure: Any = None) -> Any:
     """Histograms of p and of p (1 - p): entries that pass no gradient pile up at the left."""
     figure = figure_of(figure, 4.6, 3.6)
     draw_saturation(result, figure.subplots(2, 1))
+    figure.suptitle("How many probabilities pass no gradient")
     return figure
 
 

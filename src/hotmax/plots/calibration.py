@@ -22,6 +22,7 @@ from hotmax.plots.style import (
     VERMILION,
     axes_of,
     figure_of,
+    legend_above,
     percent_ticks,
     styled,
 )
@@ -66,8 +67,10 @@ def plot_reliability(result: Reliability, *, ax: Any = None) -> Any:
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1)
     ax.set_ylabel("share of right predictions")
-    ax.set_title(f"ECE {100 * result.ece:.2f} %, smooth ECE {100 * result.smooth_ece:.2f} %")
-    ax.legend(loc="upper left", borderaxespad=0.2)
+    ax.set_title(
+        f"Reliability: ECE {100 * result.ece:.2f} %, smooth ECE {100 * result.smooth_ece:.2f} %"
+    )
+    legend_above(ax)
     percent_ticks(ax.yaxis)
     ax.tick_params(labelbottom=False)
     below = ax.inset_axes((0.0, -0.24, 1.0, 0.18), sharex=ax)
@@ -87,7 +90,8 @@ def plot_calibration(result: tuple[Reliability, Reliability], *, figure: Any = N
     panels = figure.subplots(1, 2)
     for panel, one, name in zip(panels, result, ("before", "after"), strict=True):
         plot_reliability(one, ax=panel)
-        panel.set_title(f"{name}: ECE {100 * one.ece:.2f} %")
+        panel.set_title(f"Reliability {name}: ECE {100 * one.ece:.2f} %")
+        legend_above(panel)
     return figure
 
 
@@ -120,7 +124,8 @@ def plot_confidence(
     ax.set_xlim(0, 1)
     ax.set_xlabel("confidence")
     ax.set_ylabel("share of rows")
-    ax.legend(loc="upper left")
+    ax.set_title("How sure the predictions are")
+    legend_above(ax)
     percent_ticks(ax.xaxis)
     percent_ticks(ax.yaxis)
     return ax
@@ -139,7 +144,7 @@ def plot_risk_coverage(result: RiskCoverage, *, ax: Any = None) -> Any:
     ax.set_ylim(0, max(1.3 * float(result.risk.max()), 1e-3))
     ax.set_xlabel("coverage: rows kept, the most confident first")
     ax.set_ylabel("risk: error among them")
-    ax.set_title(f"AURC {result.aurc:.4g}")
+    ax.set_title(f"Error among the surest rows: AURC {result.aurc:.4g}")
     ax.legend(loc="upper left")
     percent_ticks(ax.xaxis)
     percent_ticks(ax.yaxis)
@@ -173,7 +178,8 @@ def plot_temperature(result: TemperatureFit, *, ax: Any = None) -> Any:
     ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xlabel("temperature")
     ax.set_ylabel("nll, nats a row")
-    ax.legend(loc="upper center")
+    ax.set_title("How likely the labels are at each temperature")
+    legend_above(ax, 1)
     top, bottom = float(np.max(nll)), float(np.min(nll))
     if top > bottom:
         ax.set_ylim(bottom - 0.06 * (top - bottom), top + 0.3 * (top - bottom))
@@ -190,10 +196,11 @@ def plot_decomposition(result: Decomposition, *, ax: Any = None) -> Any:
         edgecolor="white", label=f"calibration: what T = {result.temperature:.3g} gains",
     )  # fmt: skip
     ax.set_yticks([])
-    ax.set_ylim(-0.6, 1.6)
+    ax.set_ylim(-0.6, 0.6)
     ax.set_xlabel(f"{result.score}, mean of the rows")
     ax.grid(False, axis="y")
-    ax.legend(loc="upper left", ncols=2)
+    ax.set_title(f"What the {result.score} consists of")
+    legend_above(ax)
     return ax
 
 
@@ -213,8 +220,8 @@ def plot_selection(result: Selection, *, ax: Any = None) -> Any:
     ax.set_yticks(range(len(result.candidates)), [c.method for c in result.candidates])
     ax.invert_yaxis()
     ax.axvline(0, color=MUTED, linewidth=1, zorder=0)
-    ax.set_xlabel("cross-validated nll above the best, with its standard error")
-    ax.set_title(f"chosen: {result.chosen}")
+    ax.set_xlabel("nll above the best, with its standard error")
+    ax.set_title(f"Cross-validation chooses {result.chosen}")
     return ax
 
 
@@ -233,7 +240,7 @@ def plot_conformal(result: ConformalEvaluation, *, ax: Any = None) -> Any:
     ax.set_ylabel("share of rows")
     ax.set_title(f"{result.coverage:.1%} of the sets hold the label")
     ax.grid(False, axis="x")
-    ax.legend()
+    legend_above(ax)
     return ax
 
 
@@ -255,7 +262,8 @@ def plot_abstention(result: Abstention, *, ax: Any = None) -> Any:
     percent_ticks(ax.yaxis)
     ax.set_xlabel("error among accepted predictions")
     ax.set_ylabel("share handed to a person")
-    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.1)
+    ax.set_title("What is handed to a person")
+    legend_above(ax)
     return ax
 
 
@@ -279,7 +287,8 @@ def plot_groups(result: GroupCalibration, *, ax: Any = None) -> Any:
     ax.set_ylim(len(groups) - 0.5, -0.5)
     ax.set_xlabel("confidence (filled: not calibrated), share right (95 %)")
     ax.grid(False, axis="y")
-    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.1)
+    ax.set_title("Calibration by group")
+    legend_above(ax)
     percent_ticks(ax.xaxis)
     return ax
 
@@ -301,5 +310,6 @@ def plot_comparison(result: Comparison, *, ax: Any = None) -> Any:
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.set_xlabel("b - a (95 %): lower is better but for accuracy")
+    ax.set_title("Two models on the same rows")
     ax.grid(False, axis="y")
     return ax

@@ -21,6 +21,7 @@ from hotmax.plots.style import (
     VERMILION,
     axes_of,
     figure_of,
+    legend_above,
     percent_ticks,
     shortened,
     styled,
@@ -83,7 +84,6 @@ def plot_probabilities(result: Probabilities, *, ax: Any = None) -> Any:
     uniform = 1.0 / p.size
     label = f"uniform, {100 * uniform:.3g} %"
     ax.axhline(uniform, color=VERMILION, linewidth=1.2, dashes=(5, 2), label=label)
-    ax.legend(loc="upper left")
     if p.size <= 12:
         for place, value in enumerate(p):
             text = f"{100 * value:.3g} %"
@@ -91,11 +91,12 @@ def plot_probabilities(result: Probabilities, *, ax: Any = None) -> Any:
             ax.annotate(text, (place, at), (0, 3), textcoords="offset points", ha="center",
                         fontsize=8)  # fmt: skip
         ax.set_xticks(positions, [shortened(name, 10) for name in result.class_names])
-    ax.set_ylim(0, 1.25 * max(float(p.max()), uniform))
+    ax.set_ylim(0, 1.12 * max(float(p.max()), uniform))
     ax.set_xlim(-0.6, p.size - 0.4)
     ax.set_xlabel("class")
     ax.set_ylabel("probability")
     ax.set_title(f"Probabilities at T = {result.temperature:g}")
+    legend_above(ax)
     ax.grid(False, axis="x")
     return ax
 
@@ -300,8 +301,13 @@ def plot_sweep(result: Sweep, *, figure: Any = None) -> Any:
     upper.set_title("The same logits at every temperature")
     upper.legend(title="class (logit)", title_fontsize=8, loc="upper right", labelspacing=0.25,
                  bbox_to_anchor=(0.9 if has[1] else 1.0, 1.0))  # fmt: skip
-    lower.set_ylim(0, max(1.1 * float(np.log(max(result.logits.size, 2))), 0.1))
-    lower.axhline(np.log(result.logits.size), color=MUTED, linewidth=0.8, dashes=(4, 3))
+    most = float(np.log(result.logits.size))
+    lower.set_ylim(0, max(1.4 * most, 0.1))
+    lower.axhline(most, color=MUTED, linewidth=0.8, dashes=(4, 3))
+    lower.annotate(
+        f"log {result.logits.size}, all alike", (0.13, most), (0, 2), fontsize=8, color=INK,
+        xycoords=lower.get_yaxis_transform(), textcoords="offset points",
+    )  # fmt: skip
     lower.set_ylabel("entropy")
     lower.set_xlabel("temperature")
     return figure

@@ -71,6 +71,7 @@ def plot_beams(result: Beams, *, ax: Any = None) -> Any:
     positions = range(len(names))
     ax.barh(positions, np.exp(result.log_probabilities), color=SKY)
     ax.set_yticks(positions, names)
+    ax.set_title("The sequences that the beam search found")
     ax.invert_yaxis()
     ax.grid(False, axis="y")
     ax.set_xlabel("probability of the sequence")

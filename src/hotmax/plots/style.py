@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import functools
+import io
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -112,6 +114,26 @@ def figure_of(figure: Any, width: float, height: float) -> Any:
 def percent_ticks(axis: Any) -> None:
     """Label the ticks of an axis of shares in percent."""
     axis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")
+
+
+def inline_picture(draw: Callable[..., object], title: str) -> str:
+    """What `draw(ax=...)` draws, as an img element of a page."""
+    with style():
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(4.4, 4.4), layout="constrained")
+        draw(ax=figure.subplots())
+        out = io.BytesIO()
+        figure.savefig(out, format="png", dpi=144)
+    data = base64.b64encode(out.getvalue()).decode()
+    return f'<img alt="{title}" width="440" src="data:image/png;base64,{data}">'
+
+
+def legend_above(ax: Any, columns: int = 2) -> None:
+    """A legend between the title and the axes, where nothing is drawn; the title moves up."""
+    rows = -(-len(ax.get_legend_handles_labels()[1]) // columns)
+    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.1)
+    ax.set_title(ax.get_title(loc="left"), pad=6.0 + 12.5 * rows)
 
 
 def shortened(name: object, most: int = 14) -> str:

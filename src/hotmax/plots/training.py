@@ -315,7 +315,7 @@ def plot_loss_gradients(result: LossGradients, *, ax: Any = None) -> Any:
         label="absolute error: p (1 - p)",
     )  # fmt: skip
     ax.annotate(
-        "confidently wrong:\nno gradient left",
+        "confidently wrong:\nabsolute error has\nno gradient left",
         (result.probability[0], result.mae[0]),
         (0.16, 0.42),
         arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.8},

@@ -19,6 +19,7 @@ from hotmax._core.checks import as_seed
 from hotmax._core.files import whole
 from hotmax.calibration.assessment import Assessment, Progress, assess, shape_of_predictions
 from hotmax.calibration.by_group import by_group_rows
+from hotmax.calibration.calibrated_source import Calibrate, calibrated_source
 from hotmax.calibration.estimate import Estimate
 from hotmax.calibration.families import SMALLEST_POSITIVE
 from hotmax.calibration.method_score import MethodScore
@@ -159,7 +160,7 @@ def silent(stage: str, done: float) -> None:
 
 def outputs(estimator: Any, X: object, y: object) -> tuple[Any, Any, Any, str]:
     """(outputs, numbers of labels, names of classes, what the outputs are) of a classifier."""
-    from hotmax.calibration.calibrators import outputs_of  # which needs scikit-learn
+    from hotmax.calibration.classifiers import outputs_of  # which needs scikit-learn
 
     if X is None or y is None:
         raise TypeError("report(estimator, X, y): X and y must be given")
@@ -191,17 +192,12 @@ def with_test(logits: object, labels: object, test: tuple[object, object]) -> tu
 
 
 def calibrated(calibrator: Any, logits: object, input: str) -> Any:
-    """The probabilities of a fitted calibrator."""
+    """The probabilities of a fitted calibrator; those of a Source are computed as it is read."""
     if not hasattr(calibrator, "predict_proba"):
         raise TypeError(f"calibrator must be a fitted one, got {type(calibrator).__name__}")
     if isinstance(logits, Source):
-        raise TypeError("calibrator needs logits that are an array")
-    if getattr(calibrator, "input", input) != input:
-        x = np.asarray(logits, np.float64)
-        with np.errstate(divide="ignore"):
-            logits = np.log(x) if input == "probabilities" else hm.softmax(x)
-    p = np.maximum(np.asarray(calibrator.predict_proba(logits)), SMALLEST_POSITIVE)
-    return p / p.sum(-1, keepdims=True)
+        return calibrated_source(logits, calibrator, SMALLEST_POSITIVE)
+    return Calibrate(calibrator, input, SMALLEST_POSITIVE)(logits)
 
 
 def report(
@@ -270,7 +266,9 @@ def report(
     labelled = logits.has_labels if isinstance(logits, Source) else labels is not None
     if labels is not None:
         refuse_masked(labels, "labels")
-    rows = row_parts(logits, labels, input=input, name="labels", labelled=labelled)
+    rows = row_parts(
+        logits, labels, input=input, name="labels", labelled=labelled, class_names=class_names
+    )
     if rows.rows == 0:
         raise ValueError("logits must have at least one row")
     if labelled and rows.whole is not None and not rows.whole.labels.size:

@@ -40,7 +40,7 @@ def claim_rows(fields):
 
 
 @inline
-def map_rows(rows_kernel, job, kind):
+def map_job(rows_kernel, job, kind):
     """rows_kernel over ranges of rows, with one result for each entry."""
     fields = fields_of(job)
     shape = fields[ROWS], fields[CLASSES]
@@ -49,7 +49,7 @@ def map_rows(rows_kernel, job, kind):
 
 
 @inline
-def reduce_rows(rows_kernel, job, kind):
+def reduce_job(rows_kernel, job, kind):
     """rows_kernel over ranges of rows, with one result for each row."""
     fields = fields_of(job)
     x = array_at(fields[X], (fields[ROWS], fields[CLASSES]), kind)

@@ -17,8 +17,8 @@ from hotmax._kernels.pool.jobs import (
     STREAMED,
     X,
     fields_of,
-    map_rows,
-    reduce_rows,
+    map_job,
+    reduce_job,
     temperatures_of,
 )
 from hotmax._kernels.simd.vectors import LINE
@@ -35,7 +35,7 @@ from hotmax._kernels.softmax import (
 
 
 @Entry
-def softmax_overlapped(job):
+def softmax_overlapped_job(job):
     fields = fields_of(job)
     shape = fields[ROWS], fields[CLASSES]
     x, out = array_at(fields[X], shape, np.float32), array_at(fields[OUT], shape, np.float32)
@@ -44,115 +44,115 @@ def softmax_overlapped(job):
 
 
 @Entry
-def softmax_rows(job):
-    map_rows(rows.softmax_rows, job, np.float32)
+def softmax_rows_job(job):
+    map_job(rows.softmax_rows, job, np.float32)
 
 
 @Entry
-def softmax_tiled(job):
-    map_rows(tiles.softmax_tiled, job, np.float32)
+def softmax_tiled_job(job):
+    map_job(tiles.softmax_tiled, job, np.float32)
 
 
 @Entry
-def softmax_grouped(job):
-    map_rows(grouped.softmax_grouped, job, np.float32)
+def softmax_grouped_job(job):
+    map_job(grouped.softmax_grouped, job, np.float32)
 
 
 @Entry
-def softmax_tiled64(job):
-    map_rows(tiles64.softmax_tiled64, job, np.float64)
+def softmax_tiled64_job(job):
+    map_job(tiles64.softmax_tiled64, job, np.float64)
 
 
 @Entry
-def softmax_grouped64(job):
-    map_rows(grouped64.softmax_grouped64, job, np.float64)
+def softmax_grouped64_job(job):
+    map_job(grouped64.softmax_grouped64, job, np.float64)
 
 
 @Entry
-def log_softmax_tiled(job):
-    map_rows(tiles.log_softmax_tiled, job, np.float32)
+def log_softmax_tiled_job(job):
+    map_job(tiles.log_softmax_tiled, job, np.float32)
 
 
 @Entry
-def log_softmax_grouped(job):
-    map_rows(grouped.log_softmax_grouped, job, np.float32)
+def log_softmax_grouped_job(job):
+    map_job(grouped.log_softmax_grouped, job, np.float32)
 
 
 @Entry
-def log_softmax_tiled64(job):
-    map_rows(tiles64.log_softmax_tiled64, job, np.float64)
+def log_softmax_tiled64_job(job):
+    map_job(tiles64.log_softmax_tiled64, job, np.float64)
 
 
 @Entry
-def log_softmax_grouped64(job):
-    map_rows(grouped64.log_softmax_grouped64, job, np.float64)
+def log_softmax_grouped64_job(job):
+    map_job(grouped64.log_softmax_grouped64, job, np.float64)
 
 
 @Entry
-def logsumexp_tiled(job):
-    reduce_rows(tiles.logsumexp_tiled, job, np.float32)
+def logsumexp_tiled_job(job):
+    reduce_job(tiles.logsumexp_tiled, job, np.float32)
 
 
 @Entry
-def logsumexp_grouped(job):
-    reduce_rows(grouped.logsumexp_grouped, job, np.float32)
+def logsumexp_grouped_job(job):
+    reduce_job(grouped.logsumexp_grouped, job, np.float32)
 
 
 @Entry
-def logsumexp_tiled64(job):
-    reduce_rows(tiles64.logsumexp_tiled64, job, np.float64)
+def logsumexp_tiled64_job(job):
+    reduce_job(tiles64.logsumexp_tiled64, job, np.float64)
 
 
 @Entry
-def logsumexp_grouped64(job):
-    reduce_rows(grouped64.logsumexp_grouped64, job, np.float64)
+def logsumexp_grouped64_job(job):
+    reduce_job(grouped64.logsumexp_grouped64, job, np.float64)
 
 
 @Entry
-def smoothmax_tiled(job):
-    reduce_rows(tiles.smoothmax_tiled, job, np.float32)
+def smoothmax_tiled_job(job):
+    reduce_job(tiles.smoothmax_tiled, job, np.float32)
 
 
 @Entry
-def smoothmax_grouped(job):
-    reduce_rows(grouped.smoothmax_grouped, job, np.float32)
+def smoothmax_grouped_job(job):
+    reduce_job(grouped.smoothmax_grouped, job, np.float32)
 
 
 @Entry
-def smoothmax_tiled64(job):
-    reduce_rows(tiles64.smoothmax_tiled64, job, np.float64)
+def smoothmax_tiled64_job(job):
+    reduce_job(tiles64.smoothmax_tiled64, job, np.float64)
 
 
 @Entry
-def smoothmax_grouped64(job):
-    reduce_rows(grouped64.smoothmax_grouped64, job, np.float64)
+def smoothmax_grouped64_job(job):
+    reduce_job(grouped64.smoothmax_grouped64, job, np.float64)
 
 
 @Entry
-def entropy_short(job):
-    reduce_rows(short_logs.entropy_short, job, np.float32)
+def entropy_short_job(job):
+    reduce_job(short_logs.entropy_short, job, np.float32)
 
 
 @Entry
-def entropy_rows(job):
-    reduce_rows(moments.entropy_rows, job, np.float32)
+def entropy_rows_job(job):
+    reduce_job(moments.entropy_rows, job, np.float32)
 
 
 @Entry
-def entropy_rows64(job):
-    reduce_rows(moments.entropy_rows, job, np.float64)
+def entropy_rows64_job(job):
+    reduce_job(moments.entropy_rows, job, np.float64)
 
 
 @Entry
-def softargmax_short(job):
-    reduce_rows(short_logs.softargmax_short, job, np.float32)
+def softargmax_short_job(job):
+    reduce_job(short_logs.softargmax_short, job, np.float32)
 
 
 @Entry
-def softargmax_rows(job):
-    reduce_rows(moments.softargmax_rows, job, np.float32)
+def softargmax_rows_job(job):
+    reduce_job(moments.softargmax_rows, job, np.float32)
 
 
 @Entry
-def softargmax_rows64(job):
-    reduce_rows(moments.softargmax_rows, job, np.float64)
+def softargmax_rows64_job(job):
+    reduce_job(moments.softargmax_rows, job, np.float64)

@@ -94,7 +94,13 @@ class Group(NamedTuple):
 
 @inline
 def group_of(numbers, singles):
-    """A group in scratch memory: GROUP_FIELDS float64 numbers, and GROUP_SINGLES of float32."""
+    """A group in scratch memory: GROUP_FIELDS float64 numbers, and GROUP_SINGLES of float32.
+
+    What is stored row by row begins at 0: arithmetic is slow on subnormal numbers, which may lie
+    where a group of fewer than GROUP rows stores nothing.
+    """
+    numbers[9 * GROUP :] = 0.0
+    singles[4 * GROUP :] = 0.0
     return Group(
         numbers[:GROUP],
         numbers[GROUP : 2 * GROUP],

@@ -19,18 +19,20 @@ from hotmax._kernels.numeric.double_double import (
 from hotmax._kernels.simd.memory import of_row, stack_array
 from hotmax._kernels.simd.vectors import choose, load, splat, store, store_partial
 from hotmax._kernels.softmax.float32 import larger
-from hotmax._kernels.softmax.grouped64 import (
-    GROUP,
+from hotmax._kernels.softmax.group64 import (
     GROUP64_FIELDS,
-    add_logs,
-    find_inverses64,
     fits_float64,
     group64_of,
+    set_constants64,
+    set_temperatures64,
+)
+from hotmax._kernels.softmax.grouped import GROUP
+from hotmax._kernels.softmax.grouped64 import (
+    add_logs,
+    find_inverses64,
     log_probability64,
     logsumexp_number64,
     probability64,
-    set_constants64,
-    set_temperatures64,
     smoothmax_number64,
 )
 from hotmax._kernels.softmax.logs import log1p_vector_parts
@@ -42,7 +44,7 @@ from hotmax._kernels.softmax.rows import (
 )
 from hotmax._kernels.softmax.short import load_group, store_group
 
-LONGEST_TILED64 = 64  # classes
+LONGEST_TILED64 = 47  # classes, as LONGEST_TILED
 TILE64, COPY64 = LONGEST_TILED64 * GROUP, 2 * LONGEST_TILED64 * GROUP
 
 

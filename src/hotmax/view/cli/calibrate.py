@@ -137,7 +137,7 @@ def calibrate(
             save(calibrator, out, force)
     fit = getattr(calibrator, "fit_", None)
     if common.json:
-        data = {"source": found.name, "rows": parts.rows, "held_out": parts.held_out}
+        data: dict[str, Any] = {**found.as_data(), "rows": parts.rows, "held_out": parts.held_out}
         data |= {"seed": seed, "method": method_of(calibrator)}
         if fit is not None:
             data |= {"temperature": fit.temperature, "interval": fit.interval}
@@ -180,17 +180,11 @@ def fitted(
     """(the calibrator, the Selection if there was one), fitted to the rows not held out."""
     from hotmax.calibration.calibrators import calibrator_for  # which needs scikit-learn
     from hotmax.calibration.selection import select_rows
-    from hotmax.calibration.temperature import fit_rows
 
     if method == SELECT:
         selection = select_rows(rows, parts.fitting, seed=parts.seed)
         return selection.calibrator, selection
-    calibrator = calibrator_for(method)
-    if prior is not None:
-        calibrator.fit_ = fit_rows(rows, parts.fitting, prior=prior)
-        count = rows.rows if parts.fitting is None else parts.fitting.count
-        parameters = {"temperature": calibrator.fit_.temperature}
-        return calibrator._fitted(parameters, rows.classes, count), None
+    calibrator = calibrator_for(method, prior=prior)
     return calibrator._fit_rows(rows, parts.fitting), None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,12 +14,11 @@ import hotmax as hm
 from hotmax.view.cli.options import (
     BLOCK_READING,
     COMMON,
-    READING,
     BlockReading,
     Common,
     Files,
     Flag,
-    Reading,
+    Input,
     check_free,
 )
 from hotmax.view.cli.output import progress, say, say_json
@@ -72,6 +72,7 @@ def decide(
     force
         Overwrite the result if it is there.
     """
+    from hotmax.calibration.decisions import Decisions
     from hotmax.io.one_file import existing
 
     chosen = [name for name, value in (
@@ -92,15 +93,17 @@ def decide(
             raise ValueError(f"{found.name} has no labels, which a threshold needs: --labels")
         logits, labels, input = calibrated(found, calibrator)
         if matrix is not None:
-            logits = in_memory(logits, found.name)
-            result: Any = hm.calibration.decide(logits, matrix, input=input)
-            arrays = {"decisions": result.decisions, "expected_cost": result.expected_cost}
+            each = (hm.calibration.decide(x, matrix, input=input) for x in blocks_of(logits))
+            values = [(one.decisions, one.expected_cost) for one in each]
+            arrays = joined(values, "decisions", "expected_cost")
+            result: Any = Decisions(**arrays, expected_costs=np.empty(0), costs=matrix)
         elif fitted is not None:
-            logits = in_memory(logits, found.name)
-            accepted = fitted.accept(logits, input=input)
-            arrays = {"accepted": accepted, "predictions": logits.argmax(1)}
-            known = found.has_labels and found.predictions is not None
-            result = fitted.evaluate(logits, labels, input=input) if known else None
+            parts = [(fitted.accept(x, input=input), x.argmax(1)) for x in blocks_of(logits)]
+            arrays = joined(parts, "accepted", "predictions")
+            accepted = arrays["accepted"]
+            result = None
+            if found.has_labels:
+                result = fitted.evaluate(logits, labels, input=input)
         elif chosen:
             result = hm.calibration.acceptance(
                 logits, labels, error=error, precision=precision, level=level, input=input,
@@ -114,7 +117,7 @@ def decide(
         else:
             result.save(out, force=force)
     if common.json:
-        data: dict[str, Any] = {"source": found.name, "out": None if out is None else str(out)}
+        data: dict[str, Any] = {**found.as_data(), "out": None if out is None else str(out)}
         if matrix is not None:
             data |= arrays
         elif fitted is not None:
@@ -153,6 +156,7 @@ def read_costs(path: Path) -> Any:
 
 def calibrated(found: Any, calibrator: Path | None) -> tuple[Any, Any, str]:
     """(logits, labels, input) of what was read, through a calibrator if one is named."""
+    from hotmax.calibration.calibrated_source import Calibrate, calibrated_source
     from hotmax.io.one_file import existing
 
     logits, labels = found.arguments
@@ -160,23 +164,28 @@ def calibrated(found: Any, calibrator: Path | None) -> tuple[Any, Any, str]:
         given = found.source is not None and found.source.input == "probabilities"
         return logits, labels, "probabilities" if given else "logits"
     fitted = hm.calibration.load(existing(calibrator))
-    x = in_memory(logits, found.name)
-    if labels is None and found.source is not None and found.has_labels:
-        labels = np.concatenate([y for _, y in found.source.blocks() if y is not None])
-    if x.shape[1] != fitted.n_features_in_:
+    classes = logits.classes if found.source is not None else logits.shape[1]
+    if classes != fitted.n_features_in_:
         raise ValueError(
-            f"{found.name} has {x.shape[1]} classes, and {calibrator} was fitted to "
+            f"{found.name} has {classes} classes, and {calibrator} was fitted to "
             f"{fitted.n_features_in_}"
         )
-    p = fitted.predict_proba(hm.softmax(x) if fitted.input != "logits" else x)
-    return p, labels, "probabilities"
+    if found.source is not None:
+        return calibrated_source(logits, fitted), None, "probabilities"
+    return Calibrate(fitted, "logits")(logits), labels, "probabilities"
 
 
-def in_memory(logits: Any, name: str) -> Any:
-    """The logits of a source as one array: what is written has a value for each row."""
-    if not isinstance(logits, hm.io.Source):
-        return logits
-    return np.concatenate([x for x, _ in logits.blocks()])
+def blocks_of(logits: Any) -> Iterator[Any]:
+    """The rows in blocks: those of a source, or all at once."""
+    if isinstance(logits, hm.io.Source):
+        yield from (x for x, _ in logits.blocks())
+    else:
+        yield logits
+
+
+def joined(parts: list[tuple[Any, ...]], *names: str) -> dict[str, Any]:
+    """What each block gave, put together under these names."""
+    return dict(zip(names, map(np.concatenate, zip(*parts, strict=True)), strict=True))
 
 
 def write_arrays(out: Path, arrays: dict[str, Any]) -> None:
@@ -193,7 +202,7 @@ def compare(
     *,
     calibrator_a: Path | None = None,
     calibrator_b: Path | None = None,
-    reading: Reading = READING,
+    reading: BlockReading = BLOCK_READING,
     common: Common = COMMON,
 ) -> None:
     """Compare two models, or two calibrators, on the same rows.
@@ -209,25 +218,21 @@ def compare(
     calibrator_a, calibrator_b
         The JSON files of calibrators, which are applied first.
     """
-    with progress("reading"):
-        pair = [reading.read(name) for name in (a, b)]
-        for one in pair:
-            if one.labels is None:
-                raise ValueError(f"{one.source} has no labels, which a comparison needs: --labels")
-        first, second = pair
-        if first.logits.shape != second.logits.shape:
-            raise ValueError(
-                f"{a} and {b} do not hold the same rows: their shapes are {first.logits.shape} "
-                f"and {second.logits.shape}"
-            )
-        differ = np.flatnonzero(np.asarray(first.labels) != np.asarray(second.labels))
-        if differ.size:
-            raise ValueError(f"{a} and {b}: the labels of row {differ[0]} differ")
+    with progress("reading"), reading.open([a]) as first, reading.open([b]) as second:
+        for one in (first, second):
+            if not one.has_labels:
+                raise ValueError(f"{one.name} has no labels, which a comparison needs: --labels")
         p, q = (
-            hm.softmax(np.asarray(one.logits, np.float64)) if path is None else applied(one, path)
-            for one, path in zip(pair, (calibrator_a, calibrator_b), strict=True)
+            probabilities_of(one, path)
+            for one, path in ((first, calibrator_a), (second, calibrator_b))
         )
-        result = hm.calibration.compare(p, q, first.labels, input="probabilities")
+        if (p.rows, p.classes) != (q.rows, q.classes):
+            raise ValueError(
+                f"{a} and {b} do not hold the same rows: their shapes are {(p.rows, p.classes)} "
+                f"and {(q.rows, q.classes)}"
+            )
+        p.name, q.name = a, b
+        result = hm.calibration.compare(p, q)
     if common.json:
         names = ("nll", "brier", "accuracy", "ece")
         changes = {
@@ -242,14 +247,23 @@ def compare(
     say(f"a: {first}", f"b: {second}", "", *str(result).splitlines())
 
 
-def applied(found: Any, calibrator: Path) -> Any:
-    from hotmax.io.one_file import existing
+def probabilities_of(found: Input, calibrator: Path | None) -> hm.io.Source:
+    """The rows of an input as a source of probabilities, through a calibrator if one is named."""
+    from hotmax.calibration.calibrated_source import calibrated_source
 
-    fitted = hm.calibration.load(existing(calibrator))
-    if found.logits.shape[1] != fitted.n_features_in_:
-        raise ValueError(
-            f"{found.source} has {found.logits.shape[1]} classes, and {calibrator} was fitted to "
-            f"{fitted.n_features_in_}"
-        )
-    x = found.logits
-    return fitted.predict_proba(hm.softmax(x) if fitted.input != "logits" else x)
+    if calibrator is not None:
+        values, labels, input = calibrated(found, calibrator)
+        return hm.io.source(values, labels, input=input)
+    source = found.source
+    if source is None:
+        source = hm.io.source(*found.arguments)
+    return source if source.input == "probabilities" else calibrated_source(source, Plain())
+
+
+class Plain:
+    """The calibrator that leaves logits as they are."""
+
+    input = "logits"
+
+    def predict_proba(self, logits: Any) -> Any:
+        return hm.softmax(np.asarray(logits, np.float64))

@@ -103,7 +103,7 @@ def packages() -> Iterator[Finding]:
 def threads() -> Iterator[Finding]:
     yield Finding("processor", FINE, f"{processor()}, {os.cpu_count()} processors")
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    from hotmax._core.threads import VARIABLE
+    from hotmax._core.thread_settings import VARIABLE
 
     variable = os.environ.get(VARIABLE)
     said = f"{VARIABLE}={variable}" if variable else f"{VARIABLE} is not set"

@@ -59,6 +59,6 @@ def evaluate(
             for field in dataclasses.fields(result)
             if field.name != "reliability"
         }
-        say_json({"source": found.name, **numbers})
+        say_json({**found.as_data(), **numbers})
         return
     say(str(found), "", *str(result).splitlines())

@@ -42,8 +42,14 @@ class Reading:
     class_names: str | None = None
     "Names of the classes: cat,dog,fox, or a file with one on each line."
 
+    columns: str | None = None
+    "The columns of a table that are logits: cat,dog,fox, a pattern, or without header 1-10."
+
     input: Literal["logits", "probabilities"] = "logits"
     "What the file holds."
+
+    clip: float | None = None
+    "With --input probabilities: the least probability, such as 1e-12; smaller ones count as it."
 
     def read(self, path: str | Path) -> hm.io.Predictions:
         found = hm.io.read(
@@ -52,6 +58,8 @@ class Reading:
             logits=self.logits,
             class_names=parse_class_names(self.class_names),
             input=self.input,
+            columns=parse_columns(self.columns),
+            clip=self.clip,
         )
         if isinstance(found, hm.io.Predictions):
             return found
@@ -76,7 +84,7 @@ class BlockReading(Reading):
             raise ValueError("FILE requires an argument: a file, a directory or a pattern")
         if self.cluster is None and len(files) == 1 and is_small(files[0]):
             found = self.read(files[0])
-            yield Input(found.source, found, None)
+            yield Input(found.source, found, None, self.input == "probabilities")
             return
         with connected(self.cluster) as client:
             source = hm.io.source(
@@ -86,6 +94,8 @@ class BlockReading(Reading):
                 class_names=parse_class_names(self.class_names),
                 input=self.input,
                 cluster=client,
+                columns=parse_columns(self.columns),
+                clip=self.clip,
             )
             yield Input(source.name, None, source)
 
@@ -110,15 +120,14 @@ def connected(cluster: str | None) -> Iterator[Any]:
 
 def is_small(name: str) -> bool:
     """Is this a single file, small enough to be read whole? What is not there is told by `read`."""
-    from hotmax.io.predictions import is_one_file
-    from hotmax.io.token_logprobs import LOGPROB_FILES
+    from hotmax.io.predictions import holds_responses, is_one_file
 
     if not is_one_file(name):
         return False
     path = Path(name)
-    if not path.exists() or path.suffix.lower() in LOGPROB_FILES:  # which have no other reader
-        return True
-    return path.stat().st_size <= SMALL_FILE
+    if not path.is_file() or path.suffix.lower() == ".json":
+        return True  # told by `read`, or with no other reader
+    return path.stat().st_size <= SMALL_FILE or holds_responses(path)
 
 
 @dataclass(frozen=True)
@@ -128,6 +137,7 @@ class Input:
     name: str
     predictions: hm.io.Predictions | None
     source: hm.io.Source | None
+    probabilities: bool = False  # whether the file holds those
 
     @property
     def arguments(self) -> tuple[Any, Any]:
@@ -135,6 +145,13 @@ class Input:
         if self.predictions is not None:
             return self.predictions.logits, self.predictions.labels
         return self.source, None
+
+    def as_data(self) -> dict[str, Any]:
+        """What was taken for what, for JSON."""
+        found = self.predictions or self.source
+        assert found is not None
+        labels = found.label_source if self.has_labels else None
+        return {"source": self.name, "logits": found.logit_source, "labels": labels}
 
     @property
     def has_labels(self) -> bool:
@@ -150,12 +167,17 @@ class Input:
         return found.class_names
 
     def __str__(self) -> str:
+        from hotmax.io.predictions import taken
+
         if self.predictions is not None:
             return str(self.predictions)
         assert self.source is not None
         one = self.source
-        labels = "with labels" if one.has_labels else "no labels"
-        return f"{one.name}: {one.rows} rows, {one.classes} classes, {one.dtype}, {labels}"
+        labels = f"labels from {one.label_source or 'the source'}"
+        return (
+            f"{one.name}: {one.rows} rows, {one.classes} classes, {one.dtype}"
+            f"{taken(one.logit_source)}, {labels if one.has_labels else 'no labels'}"
+        )
 
 
 COMMON, READING, BLOCK_READING = Common(), Reading(), BlockReading()  # the defaults
@@ -175,6 +197,11 @@ def parse_class_names(given: str | None) -> list[str] | None:
     if "," not in given and os.path.isfile(given):
         return text_lines(Path(given))
     return [name.strip() for name in given.split(",")]
+
+
+def parse_columns(given: str | None) -> list[str] | None:
+    """Names of columns between commas."""
+    return None if given is None else [name.strip() for name in given.split(",")]
 
 
 def numbers(text: str, name: str) -> list[float]:

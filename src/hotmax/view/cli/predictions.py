@@ -66,7 +66,7 @@ def report(
         Of the page.
     by
         Calibration by group: an array of an .npz or a column of a table with a group for each row,
-        or a file with one on each line (.txt, .npy). A table's logits are then named by --logits.
+        or a file with one on each line (.txt, .npy). A table's logits are then named by --columns.
     calibrator
         The JSON file of a calibrator: the report is about its probabilities.
     test
@@ -93,10 +93,10 @@ def report(
             title = title or Path(files[0]).name
         own = None if calibrator is None else hm.calibration.load(existing(calibrator))
         groups = None if by is None else groups_of(by, files)
-        if by is not None and reading.logits is None and by in (found.class_names or ()):
+        if by is not None and by in (found.class_names or ()):
             raise ValueError(
-                f"{found.name}: column {by!r} is that of --by, and no class: say by --logits what "
-                "the columns of logits begin with"
+                f"{found.name}: column {by!r} is that of --by, and no class: say by --columns "
+                "which columns are logits"
             )
         others = None
         if test is not None:
@@ -121,7 +121,8 @@ def report(
     if common.json:
         print(result.to_json())
     else:
-        say(*story, *str(result).splitlines(), "", f"written: {out}")
+        read_as = [str(found), ""] if files else []
+        say(*story, *read_as, *str(result).splitlines(), "", f"written: {out}")
     if open and not webbrowser.open(out.resolve().as_uri()):
         raise OSError(f"no browser could be opened; the page is {out}")
 
@@ -149,16 +150,17 @@ def column_of(by: str, name: str) -> Any:
     """An array of an .npz, or a column of a table."""
     from hotmax.io.one_file import existing
     from hotmax.io.parquet import opened_parquet
-    from hotmax.io.tables import open_text
+    from hotmax.io.places import suffix_of
+    from hotmax.io.text_tables import open_text
 
     file, known = existing(name), []
-    kind = file.suffix.lower()
+    kind = suffix_of(file)
     if kind == ".npz":
         with np.load(file, allow_pickle=False) as arrays:
             if by in arrays.files:
                 return arrays[by]
             known = arrays.files
-    elif kind in (".csv", ".tsv"):
+    elif kind in (".csv", ".tsv", ".csv.gz", ".tsv.gz"):
         text = open_text(file)
         known = text.header or []
         if by in known:
@@ -186,6 +188,8 @@ def apply(
 
     Example: hotmax apply calibrator.json predictions.npz --out probabilities.npz
 
+    Example: hotmax apply calibrator.json predictions.csv --out probabilities.csv
+
     Example: hotmax apply calibrator.json shards/ --out probabilities/
 
     Parameters
@@ -196,21 +200,21 @@ def apply(
         Logits: .npz, .npy, .csv, .parquet or .safetensors; several files, directories, or patterns
         in quotes.
     out
-        An .npz to write: array probabilities, and labels and classes if the file has them. Of
-        several files, a directory: a shard for each, and manifest.json. It appears as a whole or
-        not at all.
+        An .npz to write: array probabilities, and labels and classes if the file has them; or a
+        .csv or .parquet with a column for each class, and the labels. Of several files, a
+        directory: an .npz for each, and manifest.json. It appears as a whole or not at all.
     force
         Overwrite the result if it is there.
     """
     from hotmax.io.one_file import existing
     from hotmax.io.places import files_in
+    from hotmax.io.writing import check_kind
 
     names = files_in(list(files)) if files else []
     shards = len(names) > 1 or reading.cluster is not None
     if not shards:
         check_free(out, force)
-        if out.suffix.lower() != ".npz":
-            raise ValueError(f"{out}: the name must end in .npz, which is what is written")
+        check_kind(out)
     existing(calibrator)
     fitted = hm.calibration.load(calibrator)
     if shards:
@@ -225,10 +229,10 @@ def apply(
     with progress("reading") as update, reading.open(files) as found:
         rows, classes, kind = write_shard(fitted, calibrator, found, out, force, update)
     if common.json:
-        data = {"source": found.name, "rows": rows, "num_classes": classes, "dtype": kind.name}
+        data = {**found.as_data(), "rows": rows, "num_classes": classes, "dtype": kind.name}
         say_json({**data, "method": method_of(fitted), "out": str(out)})
     else:
-        say(f"written: {out}, {rows} rows of {classes} probabilities, {kind.name}")
+        say(str(found), f"written: {out}, {rows} rows of {classes} probabilities, {kind.name}")
 
 
 def method_of(calibrator: Any) -> str:

@@ -35,6 +35,8 @@ def naming_the_file(input: Input) -> Iterator[None]:
         fault = kernels.IS_EMPTY if fault is None else fault  # whose softmax is nan
         row = row_with(fault, found.logits, found.labels)
         what = str(error) if row is None else f"row {row} {WRONG[fault]}"
+        if row is not None and fault == kernels.LABEL_IS_ABSENT and input.probabilities:
+            what = f"row {row} gives its label probability 0: --clip 1e-12 makes that the least"
         raise ValueError(f"{source}: {what}") from error
 
 

@@ -53,6 +53,7 @@ def rows_of(tokens: Sequence[str], row: int | None, reading: Reading) -> Rows:
 def gathered(tokens: Sequence[str], reading: Reading) -> Rows:
     from hotmax.io.labels import LONGEST_TEXT, text_lines
     from hotmax.io.one_file import READERS, existing
+    from hotmax.io.places import suffix_of
 
     names = parse_class_names(reading.class_names)
     if not tokens or list(tokens) == [STDIN]:
@@ -68,7 +69,7 @@ def gathered(tokens: Sequence[str], reading: Reading) -> Rows:
         return Rows(from_lines(lines, "the standard input"), names)
     if len(tokens) == 1 and not is_number(tokens[0]):
         path = Path(tokens[0])
-        if path.suffix.lower() in READERS:
+        if suffix_of(path) in READERS:
             found = reading.read(path)
             return Rows(found.logits, found.class_names)
         return Rows(from_lines(text_lines(existing(path)), str(path)), names)

@@ -32,7 +32,7 @@ def laws(
     ----------
     of
         Whose softmax: names between commas, such as hotmax,scipy,torch,jax,naive,max-shifted. By
-        default hotmax; with --explain nobody.
+        default hotmax; with --explain nobody is tried, and what was found before is shown.
     only
         Numbers or names of laws between commas.
     axis
@@ -40,7 +40,7 @@ def laws(
     seed
         Of the search.
     explain
-        Say what each law is and why it matters; with --of also who breaks it, and how.
+        Say what each law is, why it matters and who breaks it; with --of those named are tried.
     """
     if explain:
         explain_laws(of, only, axis, seed, common.json)
@@ -88,24 +88,33 @@ def tried(
 
 
 def explain_laws(of: str | None, only: str | None, axis: int, seed: int, json: bool) -> None:
-    """Each law with its statement and why it matters, and who of those named breaks it."""
+    """Each law with its statement, why it matters, and who breaks it.
+
+    Those that are named are tried here and now; otherwise what `make laws` found is shown.
+    """
+    from hotmax.laws.breakers import breakers_of, known_breakers
+
     chosen = chosen_laws(only)
-    names = [] if of is None else [name.strip() for name in of.split(",")]
-    cards = tried(names, chosen, axis, seed)
+    if of is None:
+        found = known_breakers()
+    else:
+        names = [name.strip() for name in of.split(",")]
+        found = breakers_of(hm.laws.Comparison(tried(names, chosen, axis, seed)))
     if json:
         say_json([
             {"law": law.number, "name": law.name, "statement": law.statement, "why": law.why,
-             "broken_by": [n for n in names if cards[n][law.number].holds is False]}
+             "broken_by": list(found.of(law.number)), "counterexamples": found.of(law.number),
+             "tried": found.versions}
             for law in chosen
         ])  # fmt: skip
         return
     for law in chosen:
         say(f"{law.number}. {law.name}: {law.statement}", f"    Why: {law.why}")
-        broken = [(name, cards[name][law.number]) for name in names]
-        said = [f"    {n} breaks it: {r.detail}" for n, r in broken if r.holds is False]
-        say(*(said or ["    Nobody of these breaks it."] * bool(names)), "")
-    if not names:
-        say("Who breaks them: hotmax laws --explain --of naive,max-shifted,scipy")
+        said = [f"    {name} breaks it: {how}" for name, how in found.of(law.number).items()]
+        say(*(said or ["    Nobody of these breaks it."]), "")
+    say(f"Tried: {found.tried()}.")
+    if of is None:
+        say("To try others, or what is installed here: hotmax laws --explain --of scipy,torch")
 
 
 def law_of(key: str) -> str | int:

@@ -72,6 +72,12 @@ def write_shard(
                 p = probabilities_of(fitted, x)
             yield p
 
+    def taken() -> Array:
+        """The labels of the blocks since the last call."""
+        numbers = np.concatenate(labels)
+        labels.clear()
+        return numbers
+
     in_float64 = given.dtype.kind != "f" or given.dtype.itemsize > 4
     kind = np.dtype(np.float64 if in_float64 else np.float32)
     hm.io.write(
@@ -79,7 +85,7 @@ def write_shard(
         blocks(),
         shape=(rows, classes),
         dtype=kind,
-        labels=(lambda: np.concatenate(labels)) if found.has_labels else None,
+        labels=taken if found.has_labels else None,
         class_names=found.class_names,
         force=force,
     )

@@ -23,6 +23,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import hotmax as hm
+from hotmax.io.places import suffix_of
 from hotmax.view.cli import reason
 from hotmax.view.explorer import assemble
 from hotmax.view.explorer.data import Data
@@ -212,7 +213,7 @@ def application(explorer: Explorer, token: str, port: Callable[[], int]) -> ASGI
         if declared > LARGEST_UPLOAD:
             return answer({"error": most}, 413)
         folder = tempfile.TemporaryDirectory(prefix="hotmax-")
-        path = Path(folder.name) / f"file{Path(name).suffix.lower()[:20]}"
+        path = Path(folder.name) / f"file{suffix_of(name)[:20]}"
         size = 0
         with path.open("wb") as file:
             async for part in request.stream():
