@@ -167,9 +167,10 @@ class Input:
         return found.class_names
 
     def __str__(self) -> str:
+        from hotmax.io.predictions import taken
+
         if self.predictions is not None:
             return str(self.predictions)
-        from hotmax.io.predictions import taken
 
         assert self.source is not None
         one = self.source

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from rich.text import Text
 
 import hotmax as hm
-from hotmax.laws.breakers import breakers_of, known_breakers
 from hotmax.view.cli.options import COMMON, Common, Flag
 from hotmax.view.cli.output import progress, say, say_cut, say_json
 
@@ -93,6 +92,8 @@ def explain_laws(of: str | None, only: str | None, axis: int, seed: int, json: b
 
     Those that are named are tried here and now; otherwise what `make laws` found is shown.
     """
+    from hotmax.laws.breakers import breakers_of, known_breakers
+
     chosen = chosen_laws(only)
     if of is None:
         found = known_breakers()
