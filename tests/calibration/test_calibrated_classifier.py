@@ -5,10 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sklearn
+from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_predict
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    RepeatedStratifiedKFold,
+    StratifiedKFold,
+    cross_val_predict,
+)
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hotmax import calibration as c
@@ -88,6 +99,70 @@ def test_what_is_wrong_is_said():
 
     with pytest.raises(ValueError, match="cv must test each row"):
         c.CalibratedClassifier(cv=Half()).fit(X, y)
+
+
+def test_a_row_that_is_tested_twice_is_refused():
+    X, y = data(60)
+    folds = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0)
+    with pytest.raises(ValueError, match="cv must test each row once, got 2 times for row 0"):
+        c.CalibratedClassifier(GaussianNB(), cv=folds).fit(X, y)
+
+
+@pytest.mark.parametrize("method", ["temperature", "ensemble"])
+def test_what_a_given_calibrator_takes_is_what_it_gets(method):
+    """Probabilities become logits for a calibrator of logits, and the other way round."""
+    X, y = data()
+    index = np.searchsorted(["a", "b", "c"], y)
+    model = GaussianNB().fit(X[:200], y[:200])
+    p = np.maximum(model.predict_proba(X), 1e-12)
+    of_logits = c.Calibrator(method).fit(np.log(p[200:]), index[200:])
+    found = c.CalibratedClassifier(model, of_logits).predict_proba(X)
+    np.testing.assert_allclose(found, of_logits.predict_proba(np.log(p)), rtol=1e-9)
+    linear = LogisticRegression().fit(X[:200], y[:200])
+    p = linear.predict_proba(X)
+    of_probabilities = c.Calibrator(method, input="probabilities").fit(p[200:], index[200:])
+    found = c.CalibratedClassifier(linear, of_probabilities).predict_proba(X)
+    np.testing.assert_allclose(found, of_probabilities.predict_proba(p), rtol=1e-9)
+
+
+PAIRS = SVC(decision_function_shape="ovo")
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        PAIRS,
+        make_pipeline(StandardScaler(), PAIRS),
+        GridSearchCV(PAIRS, {"C": [0.5, 1.0]}, cv=2),
+        BaggingClassifier(PAIRS, n_estimators=3, random_state=0),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_scores_of_pairs_are_no_logits(estimator):
+    """Of three classes there are three pairs."""
+    X, y = data()
+    estimator = estimator.fit(X[:200], y[:200])
+    columns = estimator.decision_function(X).argmax(1)
+    assert np.mean(estimator.classes_[columns] == estimator.predict(X)) < 0.7
+    if isinstance(estimator, BaggingClassifier):  # which has probabilities
+        p = c.calibrate(estimator, X[200:], y[200:]).predict_proba(X)
+        assert np.mean(np.array(["a", "b", "c"])[p.argmax(1)] == y) > 0.7
+        return
+    with pytest.raises(ValueError, match=r"got 3 scores.*decision_function_shape=.ovr"):
+        c.calibrate(estimator, X[200:], y[200:])
+    with pytest.raises(ValueError, match=r"of pairs of classes"):
+        c.CalibratedClassifier(estimator, cv=3).fit(X, y)
+    joined = c.CalibratedClassifier(estimator, c.TemperatureScaling().fit(np.eye(3), [0, 0, 1]))
+    with pytest.raises(ValueError, match=r"of pairs of classes"):  # of one row, too
+        joined.predict_proba(X[:1])
+
+
+@pytest.mark.parametrize("estimator", [SVC(), OneVsRestClassifier(PAIRS), LogisticRegression()])
+def test_scores_of_classes_are_logits(estimator):
+    X, y = data()
+    model = c.CalibratedClassifier(estimator, cv=3).fit(X, y)
+    assert model.calibrator_.input == "logits"
+    assert np.mean(model.predict(X) == y) > 0.7
 
 
 @pytest.mark.parametrize("made", [c.TemperatureScaling, c.Calibrator])

@@ -26,9 +26,39 @@ except ImportError:
 import sklearn
 
 from hotmax._core.arrays import Array, refuse_masked
+from hotmax.calibration.calibrated_source import Calibrate
 from hotmax.calibration.calibrators import Calibrator, TemperatureScaling, calibrator_for
 
 SMALLEST_PROBABILITY = 1e-12  # of a classifier: trees give exact zeros
+ENOUGH_ROWS = 10  # to tell scores of pairs of classes by the predictions
+FIRST, SECOND = np.array([0, 0, 1]), np.array([1, 2, 2])  # the pairs of three classes
+
+
+def are_of_pairs(estimator: Any, X: object, scores: Array) -> bool:
+    """Whether three scores are of the pairs of three classes, not of the classes.
+
+    A support vector machine says so. Of other classifiers, the predictions are what the pairs vote
+    for, more often than the class of the largest score.
+    """
+    inner = estimator
+    while not hasattr(inner, "decision_function_shape"):
+        if hasattr(inner, "best_estimator_"):
+            inner = inner.best_estimator_
+        elif hasattr(inner, "steps"):
+            inner = inner.steps[-1][1]
+        else:
+            break
+    else:
+        return bool(inner.decision_function_shape == "ovo")
+    if len(scores) < ENOUGH_ROWS:
+        return False
+    votes = np.zeros(scores.shape)
+    for pair in range(3):
+        winner = np.where(scores[:, pair] > 0, FIRST[pair], SECOND[pair])
+        votes[np.arange(len(scores)), winner] += 1
+    predicted, classes = np.asarray(estimator.predict(X)), np.asarray(estimator.classes_)
+    by_pairs = (classes[votes.argmax(1)] == predicted).sum()
+    return bool(by_pairs > (classes[scores.argmax(1)] == predicted).sum())
 
 
 def outputs_of(estimator: Any, X: object) -> tuple[Array, str]:
@@ -38,11 +68,18 @@ def outputs_of(estimator: Any, X: object) -> tuple[Array, str]:
         scores = np.asarray(estimator.decision_function(X))
         if scores.ndim == 1:
             scores = np.stack([np.zeros_like(scores), scores], axis=1)
-        if scores.shape[1] == len(estimator.classes_):
+        classes, columns = len(estimator.classes_), scores.shape[1]
+        if columns == classes and not (classes == 3 and are_of_pairs(estimator, X, scores)):
             return scores, "logits"
     if hasattr(estimator, "predict_proba"):
         p = np.asarray(estimator.predict_proba(X), np.float64)
         return np.maximum(p, SMALLEST_PROBABILITY), "probabilities"
+    if hasattr(estimator, "decision_function"):
+        raise ValueError(
+            f"the decision_function of {type(estimator).__name__} must have one score for each of "
+            f"the {classes} classes, got {columns} scores, as of pairs of classes: choose "
+            'decision_function_shape="ovr", or an estimator with predict_proba'
+        )
     raise TypeError(
         "estimator must be a fitted classifier with decision_function or predict_proba, got "
         f"{type(estimator).__name__}"
@@ -60,8 +97,9 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         estimator: A classifier with decision_function (taken as logits) or predict_proba;
             LogisticRegression if there is none.
         calibrator: A Calibrator; TemperatureScaling if there is none. If it is fitted, so is the
-            estimator, and the two are joined without `fit`.
-        cv: The folds of `fit`: a number, or a splitter of scikit-learn.
+            estimator, and the two are joined without `fit`: what the estimator gives becomes what
+            the calibrator takes, logits or probabilities.
+        cv: The folds of `fit`: a number, or a splitter of scikit-learn that tests each row once.
 
     After `fit`: `estimator_`, `calibrator_`, `classes_`, `n_features_in_`.
 
@@ -136,7 +174,18 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     ) -> tuple[Array, str]:
         """What the classifier gives for each row, fitted to others; logits or probabilities."""
         outputs, kind = np.full((labels.size, classes.size), np.nan), ""
-        for train, test in splits:
+        folds, times = list(splits), np.zeros(labels.size, np.int64)
+        for _, test in folds:
+            np.add.at(times, test, 1)
+        if (times == 0).any():
+            raise ValueError(f"cv must test each row, got none for row {int(times.argmin())}")
+        if (times > 1).any():
+            row = int(times.argmax())
+            raise ValueError(
+                f"cv must test each row once, got {times[row]} times for row {row}: choose a "
+                "splitter that does not repeat, such as StratifiedKFold"
+            )
+        for train, test in folds:
             part = {
                 name: entries_of(value, train, labels.size) for name, value in for_model.items()
             }
@@ -148,9 +197,6 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                     "fewer folds, or more rows of each class"
                 )
             outputs[test] = found
-        left_out = np.isnan(outputs).any(1)
-        if left_out.any():
-            raise ValueError(f"cv must test each row, got none for row {int(np.argmax(left_out))}")
         if kind == "probabilities":
             outputs /= outputs.sum(1, keepdims=True)
         return outputs, kind
@@ -193,10 +239,10 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def predict_proba(self, X: object) -> Array:
         """Calibrated probabilities of the classes."""
         estimator, calibrator = self._parts()
-        outputs, _ = outputs_of(estimator, X)
+        outputs, kind = outputs_of(estimator, X)
         if hasattr(self, "n_features_in_"):
             validate_data(self, X, reset=False, skip_check_array=True)
-        return calibrator.predict_proba(outputs)
+        return Calibrate(calibrator, kind)(outputs)
 
     def predict(self, X: object) -> Array:
         """The likeliest class of each row, after calibration."""
