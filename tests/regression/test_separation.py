@@ -47,11 +47,11 @@ def truth(x, y, classes):
     return "quasi" if -each.fun > 0.5 else None
 
 
-def found(x, y, **options):
+def found(x, y, weights=None):
     """What a fit says, and whether it warns."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = SoftmaxRegression(C=np.inf, **options).fit(x, y)
+        model = SoftmaxRegression(C=np.inf).fit(x, y, weights)
     told = [w for w in caught if "separable" in str(w.message)]
     assert all(issubclass(w.category, ConvergenceWarning) for w in told)
     assert bool(told) == (model.separation_ is not None)
@@ -76,6 +76,38 @@ def test_as_an_independent_program_says(kind, classes, seed):
     if kind in ("overlapping", "quasi"):
         assert want == (None if kind == "overlapping" else "quasi")
     assert found(x, y) == want
+
+
+def test_a_class_that_is_absent_at_one_value():
+    """Of two others there, neither is certain: the coefficient of the third still has no end."""
+    x = np.array([[0.0]] * 9 + [[1.0]] * 6)
+    y = np.repeat([0, 1, 2, 0, 1], 3)
+    assert truth(x, y, 3) == "quasi"
+    assert found(x, y) == "quasi"
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_small_sets_at_random(part):
+    """80 sets of 2 to 4 classes: discrete and continuous, on many scales, some rows weigh 0."""
+    rng, kinds = np.random.default_rng(part), []
+    while len(kinds) < 80:
+        classes, rows, columns = rng.integers(2, 5), rng.integers(8, 40), rng.integers(1, 4)
+        x = rng.integers(0, rng.integers(2, 5), size=(rows, columns)).astype(float)
+        if rng.random() < 0.3:
+            x = rng.normal(size=x.shape)
+        y = rng.integers(0, classes, size=rows)
+        if rng.random() < 0.3:
+            y = (x @ rng.normal(size=(columns, classes))).argmax(1)
+        x = x * 10.0 ** rng.integers(-4, 5, size=columns)
+        weights = rng.integers(0, 3, size=rows).astype(float) if rng.random() < 0.4 else None
+        counted = np.ones(rows, bool) if weights is None else weights > 0
+        if np.unique(y[counted]).size < classes:
+            continue
+        scaled = x / np.maximum(np.abs(x).max(0), 1e-300)  # which no separation depends on
+        want = truth(scaled[counted], y[counted], classes)
+        kinds.append(want)
+        assert found(x, y, weights) == want, (x.tolist(), y.tolist(), weights)
+    assert min(kinds.count(kind) for kind in (None, "quasi", "complete")) >= 5
 
 
 def test_one_class_apart_from_two_that_overlap():

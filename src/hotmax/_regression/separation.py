@@ -3,6 +3,13 @@
 A direction D of the coefficients separates if no row has a class that D makes likelier than the
 row's own, and some row has one that it makes less likely: along D the likelihood rises for ever. A
 linear program finds one or shows that there is none (Konis 2007; R's detectseparation).
+
+Where the search has found a minimum, a bound shows it without the program. Let g and H be gradient
+and curvature at the coefficients, and B the largest change of a difference of two scores of a row
+by a step of length 1 in the norm of H. The third derivative is at most B times the second, so that
+a step of length t changes the objective by (exp(-B t) + B t - 1) / B^2 - |g| t at least, with |g|
+in the norm of the inverse of H (Bach 2010, Self-concordant analysis for logistic regression). With
+B |g| < 1 it rises in all directions without bound, and none separates.
 """
 
 from __future__ import annotations
@@ -18,7 +25,9 @@ from hotmax._core.arrays import Array
 from hotmax._regression.objective import Data
 
 MOST_ENTRIES = 1 << 22  # of the linear program
-NEARLY_CERTAIN = 0.02  # 1 - p of separated rows is far less, where the gradient is small
+MOST_FREE = 1000  # coefficients, of the bound
+LARGEST_PRODUCT = 0.5  # B |g|: below 1, with allowance for rounding
+WORST_CONDITION = 1e10  # of the curvature, for columns of one scale
 SMALLEST_MARGIN = 1e-5  # of scaled columns: the program holds its constraints to 1e-7
 
 
@@ -60,18 +69,16 @@ def separation_of(data: Data, theta: Array) -> Separation | None:
     best = np.where(targets, -np.inf, scores).max(1)
     hard = bool((targets.sum(1) == 1).all())
     complete = hard and bool((own > best).all())
-    top = scores.max(1, keepdims=True)
-    p = np.exp((scores - top) / data.temperature)
-    doubt = np.where(targets, 0.0, p).sum(1) / p.sum(1)
-    if not complete and not (doubt < NEARLY_CERTAIN).any():
-        return None
     if not complete and 2 * x.nnz * (data.classes - 1) > MOST_ENTRIES:
         return None
     scale = np.maximum(np.abs(x).max(0).toarray().reshape(-1), 1e-300)
     if complete:
         direction: Any = theta * scale
     else:
-        direction = widest_direction(x @ sparse.diags(1.0 / scale), targets)
+        x = x @ sparse.diags(1.0 / scale)
+        if has_minimum(x, scores / data.temperature, *weighted_targets(data, counted, targets)):
+            return None
+        direction = widest_direction(x, targets)
         if direction is None:
             return None
     size = np.abs(direction - direction.mean(0)).max(0)
@@ -88,6 +95,50 @@ def supports(data: Data, rows: Array) -> Array:
     found = np.zeros((rows.size, data.classes), np.bool_)
     found[np.arange(rows.size), data.labels[rows]] = True
     return found
+
+
+def weighted_targets(data: Data, rows: Array, targets: Array) -> tuple[Array, Array]:
+    """The probabilities of the classes in the target of each row, and its weight."""
+    weights = np.ones(rows.size) if data.weights is None else data.weights[rows]
+    if data.labels is not None:
+        return targets.astype(np.float64), weights
+    assert data.probabilities is not None
+    return np.asarray(data.probabilities[rows], np.float64), weights
+
+
+def has_minimum(x: Any, scores: Array, q: Array, weights: Array) -> bool:
+    """Whether the bound shows a minimum; if not, there may be one nevertheless.
+
+    The last class has coefficients 0.
+    """
+    columns, free = x.shape[1], scores.shape[1] - 1
+    if columns * free > MOST_FREE:
+        return False
+    p = np.exp(scores - scores.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    gradient = np.asarray(x.T @ (weights[:, None] * (p - q))).T[:free].reshape(-1)
+    dense = x.toarray()
+    curvature = np.empty((free, columns, free, columns))
+    for a in range(free):
+        for b in range(a + 1):
+            share = weights * p[:, a] * ((a == b) - p[:, b])
+            block = dense.T @ (share[:, None] * dense)
+            curvature[a, :, b] = block
+            curvature[b, :, a] = block.T
+    whole = curvature.reshape(free * columns, free * columns)
+    values, vectors = np.linalg.eigh(whole)
+    if not values[0] > values[-1] / WORST_CONDITION:
+        return False
+    length = np.sqrt((((gradient @ vectors) ** 2) / values).sum())
+    inverse = ((vectors / values) @ vectors.T).reshape(free, columns, free, columns)
+    largest = 0.0
+    for a in range(free + 1):
+        for b in range(a):  # the scores of b and a; the last class has none
+            change = inverse[b, :, b]
+            if a < free:
+                change = change + inverse[a, :, a] - inverse[a, :, b] - inverse[b, :, a]
+            largest = max(largest, float(((dense @ change) * dense).sum(1).max()))
+    return bool(np.sqrt(largest) * length < LARGEST_PRODUCT)
 
 
 def widest_direction(x: Any, targets: Array) -> Array | None:
