@@ -412,11 +412,13 @@ def calibrator(fitted: Any, *, dtype: torch.dtype = torch.float64) -> torch.nn.M
 
     It consists of plain operations of torch, so that torch.export and torch.onnx take it, alone or
     behind a model in a `torch.nn.Sequential`. When it is made, its results are compared with the
-    calibrator's. Rows that the calibrator refuses (nan, +inf, nothing but -inf) give nan.
+    calibrator's. Rows for which the calibrator raises a ValueError (nan, +inf, nothing but -inf)
+    give nan here. Another number of classes is a ValueError.
 
     Args:
         fitted: A Calibrator or TemperatureScaling, fitted or loaded.
-        dtype: In which it computes; probabilities come back in the type of the logits.
+        dtype: In which it computes; probabilities come back in the type of the logits, and of
+            integers in this one.
 
     Raises:
         ValueError: If the method has no formula in torch.

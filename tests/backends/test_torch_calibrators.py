@@ -54,6 +54,67 @@ def test_every_family_gives_the_calibrators_numbers(method, input):
         np.testing.assert_allclose(found, made.predict_proba(x), rtol=1e-12, atol=1e-15)
 
 
+def hostile(classes):
+    """Rows that a calibrator takes: large, far apart, with classes that are not there."""
+    rest, gone = classes - 1, -np.inf
+    rows = [
+        [0.0] * classes,
+        [1e4, *[0.0] * rest],
+        [*[-1e5] * rest, 1e5],
+        [1e30, *[-1e30] * rest],
+        [*[-1e300] * rest, 1e300],
+        [*[-1e308] * rest, 1e308],
+        [gone, *np.arange(1.0, classes)],
+        [*[gone] * rest, 2.0],
+        [1000.0, 999.0, *[gone] * (classes - 2)],
+        [1e-300, *[-1e-300] * rest],
+        [800.0, *[0.0] * rest],
+    ]
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("limit", [None, 0.0, np.inf])
+@pytest.mark.parametrize("method", FAMILIES)
+def test_rows_of_every_kind(method, limit):
+    """As the calibrator's where it takes a row; nan where it refuses it."""
+    from hotmax.torch import calibrator
+
+    made, x = fitted(method)
+    if limit is not None:
+        if method != "temperature":
+            return
+        made.parameters_ = {"temperature": limit}
+    classes = x.shape[1]
+    x = sample(classes, 200)[0] * 0.9  # other rows: at a fitted one, steps turn with rounding
+    module, half = calibrator(made), calibrator(made, dtype=torch.float32)
+    rows = hostile(classes)
+    found = module(torch.tensor(rows)).numpy()
+    np.testing.assert_allclose(found, made.predict_proba(rows), rtol=1e-12, atol=1e-12)
+    near = half(torch.tensor(x, dtype=torch.float32)).numpy()
+    np.testing.assert_allclose(near, made.predict_proba(x.astype(np.float32)), atol=1e-4)
+    for wrong in (np.nan, np.inf, -np.inf):
+        for place in range(classes):
+            bad = x[:3].copy()
+            bad[1] = wrong if wrong == -np.inf else bad[1]
+            bad[1, place] = wrong
+            with pytest.raises(ValueError, match=r"nan|inf|class"):
+                made.predict_proba(bad)
+            for one, kind in ((module, torch.float64), (half, torch.float32)):
+                p = one(torch.tensor(bad, dtype=kind)).numpy()
+                assert np.isnan(p[1]).all()
+                np.testing.assert_allclose(p[[0, 2]], made.predict_proba(x[[0, 2]]), atol=1e-4)
+    whole = np.round(x).astype(np.int64)
+    found = module(torch.tensor(whole))
+    assert found.dtype == torch.float64
+    np.testing.assert_allclose(found.numpy(), made.predict_proba(whole), rtol=1e-12, atol=1e-12)
+    assert half(torch.tensor(whole)).dtype == torch.float32
+    for count in (0, 1, classes - 1, classes + 1):
+        with pytest.raises(ValueError, match=rf"must have {classes} classes, got {count}"):
+            module(torch.zeros(2, count))
+    with pytest.raises(ValueError, match="classes, got 1"):
+        module(torch.tensor(1.0))
+
+
 @pytest.mark.parametrize("method", ["temperature", "matrix", "ensemble", "isotonic", "histogram"])
 def test_what_is_exported_gives_the_same(method):
     module, made, x = module_of(method)

@@ -273,11 +273,18 @@ class CalibratorModule(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         kind: torch.dtype = self._type.dtype  # type: ignore[assignment]
+        classes = x.shape[-1] if x.ndim else 1
+        if isinstance(classes, int) and classes != self.classes:  # not if an export leaves it open
+            raise ValueError(f"logits must have {self.classes} classes, got {classes}")
         logits = x.to(kind)
         if self.input == "probabilities":
             logits = torch.log(logits)
+        largest = logits.amax(-1, keepdim=True)
+        largest = largest - largest  # 0, or nan if it is nan, +inf or -inf
         given = {name: getattr(self, name) for name in self._names}
-        return self._apply_formula(logits, given).to(x.dtype)
+        p = self._apply_formula(logits, given)
+        p = torch.where(largest == 0, p, torch.full_like(p, torch.nan))
+        return p.to(x.dtype if x.is_floating_point() else kind)
 
     def extra_repr(self) -> str:
         return f"method={self.method!r}, input={self.input!r}, classes={self.classes}"
