@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import timeit
 
+import numpy as np
 import pytest
 
 import hotmax as hm
@@ -18,7 +19,14 @@ def test_one_row_takes_no_longer_than_eight(rng, name, dtype, classes):
     rows = rng.standard_normal((8, classes)).astype(dtype)
 
     def time_of(x):
-        return min(timeit.repeat(lambda: function(x), number=20, repeat=30))
+        return timeit.timeit(lambda: function(x), number=20)
 
     time_of(rows[:1])
-    assert time_of(rows[:1]) < 3 * time_of(rows)
+    # In turn, until it is shown: what else the machine does meets both, and the minima hardly.
+    one, eight = np.inf, np.inf
+    for _ in range(300):
+        for _ in range(10):
+            one, eight = min(one, time_of(rows[:1])), min(eight, time_of(rows))
+        if one < 3 * eight:
+            break
+    assert one < 3 * eight
