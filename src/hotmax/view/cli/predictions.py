@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 import webbrowser
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,7 @@ from hotmax.view.cli.options import (
     Flag,
     Input,
     check_free,
+    check_same_names,
 )
 from hotmax.view.cli.output import progress, say, say_json
 from hotmax.view.cli.row_errors import naming_the_file
@@ -77,6 +79,7 @@ def report(
         Overwrite the page if it is there.
     """
     from hotmax.io.one_file import existing
+    from hotmax.view.report import checked_class_names
 
     check_free(out, force)
     with progress("reading" if files else "making the demo") as update, ExitStack() as stack:
@@ -103,13 +106,13 @@ def report(
             more = reading.read(test)
             if more.labels is None:
                 raise ValueError(f"{test} has no labels, which a test set needs: --labels")
+            check_same_names(found.name, found.class_names, test, more.class_names)
             others = more.logits, more.labels
         with naming_the_file(found):
             logits, labels = found.arguments
             result = hm.report(
                 logits,
                 labels,
-                found.class_names,
                 title=title,
                 seed=seed,
                 by=groups,
@@ -117,6 +120,9 @@ def report(
                 test=others,
                 progress=update,
             )
+        if found.class_names is not None:  # labels of a file are numbers of classes by now
+            names = checked_class_names(found.class_names, result.num_classes)
+            result = replace(result, class_names=names)
         result.save(out, force=force)
     if common.json:
         print(result.to_json())
