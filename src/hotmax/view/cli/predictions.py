@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 import webbrowser
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ import numpy as np
 from cyclopts import Parameter
 
 import hotmax as hm
+from hotmax._core.class_labels import integer_names
 from hotmax.view.cli.options import (
     BLOCK_READING,
     COMMON,
@@ -79,7 +79,6 @@ def report(
         Overwrite the page if it is there.
     """
     from hotmax.io.one_file import existing
-    from hotmax.view.report import checked_class_names
 
     check_free(out, force)
     with progress("reading" if files else "making the demo") as update, ExitStack() as stack:
@@ -107,12 +106,13 @@ def report(
             if more.labels is None:
                 raise ValueError(f"{test} has no labels, which a test set needs: --labels")
             check_same_names(found.name, found.class_names, test, more.class_names)
-            others = more.logits, more.labels
+            others = more.logits, as_named(more.labels, found.class_names)
         with naming_the_file(found):
             logits, labels = found.arguments
             result = hm.report(
                 logits,
-                labels,
+                as_named(labels, found.class_names),
+                found.class_names,
                 title=title,
                 seed=seed,
                 by=groups,
@@ -120,9 +120,6 @@ def report(
                 test=others,
                 progress=update,
             )
-        if found.class_names is not None:  # labels of a file are numbers of classes by now
-            names = checked_class_names(found.class_names, result.num_classes)
-            result = replace(result, class_names=names)
         result.save(out, force=force)
     if common.json:
         print(result.to_json())
@@ -131,6 +128,12 @@ def report(
         say(*story, *read_as, *str(result).splitlines(), "", f"written: {out}")
     if open and not webbrowser.open(out.resolve().as_uri()):
         raise OSError(f"no browser could be opened; the page is {out}")
+
+
+def as_named(labels: Any, names: tuple[str, ...] | None) -> Any:
+    """Numbers of classes, as `hm.report` takes labels: as names, where these are whole numbers."""
+    known = integer_names(names)
+    return labels if known is None or labels is None else known[labels]
 
 
 def groups_of(by: str, files: tuple[str, ...]) -> Any:
