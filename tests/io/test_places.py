@@ -60,11 +60,6 @@ def memory():
     system.store.clear()
 
 
-@pytest.fixture(autouse=True)
-def no_old_copies():
-    hm.io.places.local.cache_clear()
-
-
 # --- addresses ---------------------------------------------------------------------------------
 
 

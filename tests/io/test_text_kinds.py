@@ -238,8 +238,20 @@ def test_probabilities_with_exact_zeros(tmp_path, dtype):
 # --- results in tables --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-@pytest.mark.parametrize("names", [None, NAMES, ("1", "2", "3"), ("id", "cat", "label")])
+WRITTEN = [
+    *(None, NAMES, ("1", "2", "3"), ("2", "0", "1"), ("0", "1", "2"), ("id", "cat", "label")),
+    *(
+        ("id", "b", "c"),
+        ("a", "1", "0"),
+        ("1.5", "0.5", "2"),
+        ("p[0]", "p[1]", "p[2]"),
+        ("-1", "0", "1"),
+    ),
+]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
+@pytest.mark.parametrize("names", WRITTEN)
 @pytest.mark.parametrize("labelled", [True, False])
 def test_a_table_is_read_again_as_it_was_written(rows, tmp_path, kind, names, labelled):
     x, y = rows
@@ -247,14 +259,47 @@ def test_a_table_is_read_again_as_it_was_written(rows, tmp_path, kind, names, la
     path = tmp_path / f"a.{kind}"
     labels = y if labelled else None
     hm.io.write(path, [p[:20], p[20:]], shape=p.shape, labels=labels, class_names=names)
-    prefix = "p_" if names in (("1", "2", "3"), ("id", "cat", "label")) else None
-    found = hm.io.read(path, input="probabilities", logits=prefix)
+    found = hm.io.read(path, input="probabilities")
     np.testing.assert_array_equal(found.logits, np.log(p))
-    assert found.class_names == (names or ("class_0", "class_1", "class_2"))
+    unnamed = None if kind == "npz" else ("class_0", "class_1", "class_2")
+    assert found.class_names == (names or unnamed)
     if labelled:
         np.testing.assert_array_equal(found.labels, y)
+        source = hm.io.source([path], input="probabilities")
+        np.testing.assert_array_equal(np.concatenate([part for _, part in source.blocks()]), y)
     else:
         assert found.labels is None
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
+@pytest.mark.parametrize("called", [False, True])
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda y: y[:-1], ValueError, "labels must be one for each of 50 rows, got 49"),
+        (lambda y: np.append(y, 0), ValueError, "labels must be one for each of 50 rows, got 51"),
+        (lambda y: y + 1, ValueError, "labels must lie in 0..2, got 3 in row"),
+        (lambda y: y - 1, ValueError, "labels must lie in 0..2, got -1 in row"),
+        (lambda y: y + 0.5, TypeError, "labels must be integers"),
+        (lambda y: np.ma.array(y, mask=y == 0), ValueError, "labels must have no masked entries"),
+    ],
+)
+def test_labels_are_checked_before_they_are_written(
+    rows, tmp_path, kind, called, change, error, message
+):
+    p, y = hm.softmax(rows[0]), change(rows[1])
+    path = tmp_path / f"a.{kind}"
+    with pytest.raises(error, match=re.escape(message)):
+        hm.io.write(path, [p], shape=p.shape, labels=(lambda: y) if called else y)
+    assert not path.exists()
+
+
+def test_probabilities_are_written_as_floats(rows, tmp_path):
+    p = hm.softmax(rows[0])
+    with pytest.raises(TypeError, match="dtype must be one of floats, got int64"):
+        hm.io.write(tmp_path / "a.csv", [p], shape=p.shape, dtype=np.int64)
+    with pytest.raises(ValueError, match="class_names must be different"):
+        hm.io.write(tmp_path / "a.csv", [p], shape=p.shape, class_names=["a", "a", "b"])
 
 
 def test_a_table_that_fails_is_not_there(rows, tmp_path):

@@ -75,6 +75,29 @@ def test_zeros_among_probabilities_name_the_remedy(right, refused, folder):
     assert "temperature" in right("calibrate", *options, "--clip", "1e-12")
 
 
+def test_report_and_apply_look_labels_up_once(right, refused, folder):
+    x, y = overconfident()
+    lines = [f"{a},{b},{c},{(2, 0, 1)[label]}" for (a, b, c), label in zip(x, y, strict=True)]
+    (folder / "perm.csv").write_text("\n".join(["2,0,1,label", *lines]) + "\n")
+    np.savez(folder / "plain.npz", logits=x, labels=y)
+    reports = [
+        json.loads(right("report", name, "--json", "--force")) for name in ("perm.csv", "plain.npz")
+    ]
+    assert reports[0]["assessment"] == reports[1]["assessment"]
+    assert reports[0]["class_names"] == ["2", "0", "1"]
+    right("calibrate", "perm.csv", "--holdout", "0", "--out", "c.json")
+    for out in ("out.csv", "out.npz", "out.parquet"):
+        right("apply", "c.json", "perm.csv", "--out", out)
+        found = hm.io.read(folder / out, input="probabilities")
+        assert found.class_names == ("2", "0", "1")
+        np.testing.assert_array_equal(found.labels, y)
+    other = [f"{a},{b},{c},{label}" for (a, b, c), label in zip(x, y, strict=True)]
+    (folder / "other.csv").write_text("\n".join(["0,1,2,label", *other]) + "\n")
+    message = "perm.csv and other.csv do not have the same classes in the same order: class 0 is"
+    assert message in refused("compare", "perm.csv", "other.csv")
+    assert message in refused("report", "perm.csv", "--test", "other.csv", "--out", "r.html")
+
+
 def test_labels_from_1_are_told_so(refused, folder):
     logits, labels = overconfident(60)
     np.savez("a.npz", logits=logits, labels=labels + 1)

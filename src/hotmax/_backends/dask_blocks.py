@@ -12,7 +12,7 @@ from dask.delayed import delayed
 
 from hotmax._backends.dask_tasks import DaskRunner
 from hotmax._core import threads
-from hotmax._core.arrays import Array
+from hotmax._core.arrays import Array, refuse_masked
 
 
 class RowBlocks(NamedTuple):
@@ -74,6 +74,7 @@ def beside(value: Any, name: str, x: Any, offsets: list[int]) -> list[Any]:
     if value is None:
         return [None] * count
     if not is_dask_collection(value):
+        refuse_masked(value, name)
         array = np.asarray(value)
         if len(array) != offsets[-1]:
             raise ValueError(f"{name} must have {offsets[-1]} rows, got {len(array)}")

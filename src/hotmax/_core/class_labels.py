@@ -1,8 +1,9 @@
 """Labels as numbers of classes: from integers, from whole floats, from text, from categories.
 
-The one place that decides what a label means, for arguments and for files. Where the classes have
-names, a label is looked up among them: text always, integers if the names are integers and all
-labels are among them. Otherwise labels are the numbers of classes, which begin at 0.
+The one place that decides what a label means, for arguments and for files, by a rule that does not
+look at the labels. Where all names of the classes are whole numbers, and not 0, 1, ... in order, a
+label is one of these names. Otherwise integers are the numbers of classes, which begin at 0, and
+text is looked up among the names.
 """
 
 from __future__ import annotations
@@ -48,24 +49,47 @@ def integer_of(text: str) -> int | None:
 def numbers_of_text(
     raw: Sequence[str], classes: int, names: Sequence[str] | None, origin: LabelOrigin
 ) -> Array:
-    """By name where every label is a name; else as integers."""
+    """Each by its name; one that is no name and an integer, as the number of a class."""
     values = [value.strip() for value in raw]
+    known = integer_names(names)
+    if known is not None:
+        return places_among(integers_of_text(values, names, origin), known, origin)
     numbers = {name: number for number, name in enumerate(names or ())}
-    found = np.fromiter((numbers.get(value, -1) for value in values), np.int64, len(values))
-    if not (found < 0).any():
-        return found
-    integers = [integer_of(value) for value in values]
-    if None not in integers:
-        return in_range(np.array(integers, np.int64), classes, origin)
-    if names is None:
+    found = np.fromiter((numbers.get(value, -1) for value in raw), np.int64, len(values))
+    for row in np.flatnonzero(found < 0).tolist():
+        found[row] = numbers.get(values[row], -1)
+    for row in np.flatnonzero(found < 0).tolist():
+        integer = integer_of(values[row])
+        if integer is not None:
+            if not 0 <= integer < classes:
+                all_of_them = [integer_of(value) for value in values]
+                complete = [0 if one is None else one for one in all_of_them]
+                in_range(np.array(complete, np.int64), classes, origin)
+            found[row] = integer
+        elif names is None:
+            raise ValueError(
+                f"{origin.name}: label {shown(values[row])} at {origin.place(row)} is text, and "
+                f"the classes have no names: give {origin.names_by}"
+            )
+        else:
+            raise no_class(values[row], row, names, origin)
+    return found
+
+
+def integers_of_text(
+    values: Sequence[str], names: Sequence[str] | None, origin: LabelOrigin
+) -> Array:
+    """Text that must be integers, since these name the classes."""
+    integers = [integer_of(value.strip()) for value in values]
+    if None in integers:
         row = integers.index(None)
-        raise ValueError(
-            f"{origin.name}: label {shown(values[row])} at {origin.place(row)} is text, and the "
-            f"classes have no names: give {origin.names_by}"
-        )
-    row = int(np.argmax(found < 0))
-    raise ValueError(
-        f"{origin.name}: label {shown(values[row])} at {origin.place(row)} is none of the classes "
+        raise no_class(values[row], row, names or (), origin)
+    return np.array(integers, np.int64)
+
+
+def no_class(label: object, row: int, names: Sequence[str], origin: LabelOrigin) -> ValueError:
+    return ValueError(
+        f"{origin.name}: label {shown(str(label))} at {origin.place(row)} is none of the classes "
         f"{listed(names)}"
     )
 
@@ -73,7 +97,16 @@ def numbers_of_text(
 def numbers_of_numbers(
     raw: Array, classes: int, names: Sequence[str] | None, origin: LabelOrigin
 ) -> Array:
-    """Whole numbers: as they are; but if integers name the classes, by these where all fit."""
+    """Whole numbers: as they are; but where integers name the classes, these."""
+    labels = whole_numbers(raw, origin)
+    known = integer_names(names)
+    return (
+        in_range(labels, classes, origin) if known is None else places_among(labels, known, origin)
+    )
+
+
+def whole_numbers(raw: Array, origin: LabelOrigin) -> Array:
+    """Labels as int64; a ValueError names the first that is not a whole number."""
     if raw.dtype.kind == "f":
         wrong = ~((np.floor(raw) == raw) & (np.abs(raw) <= MOST_EXACT))  # nan too
     elif raw.dtype.kind == "u":
@@ -84,21 +117,33 @@ def numbers_of_numbers(
         row = int(np.argmax(wrong))
         fault = "is not a whole number" if raw.dtype.kind == "f" else "is out of range"
         raise ValueError(f"{origin.name}: label {raw[row]:g} at {origin.place(row)} {fault}")
-    labels: Array = raw.astype(np.int64)
-    named = by_integer_name(labels, names)
-    return in_range(labels, classes, origin) if named is None else named
+    return raw.astype(np.int64)
 
 
-def by_integer_name(labels: Array, names: Sequence[str] | None) -> Array | None:
-    """Integers looked up among names that are all integers; None if one is not among them."""
-    integers = [integer_of(name) for name in names or ()]
-    if not integers or None in integers or len(set(integers)) != len(integers):
+def integer_names(names: Sequence[str] | None) -> Array | None:
+    """The names of the classes, where all are whole numbers, and not those of their places."""
+    integers = [integer_of(name.strip()) for name in names or ()]
+    if not integers or None in integers or integers == list(range(len(integers))):
         return None
-    known = np.array(integers, np.int64)
-    if not np.isin(np.unique(labels), known).all():
-        return None
+    if len(set(integers)) != len(integers):
+        raise ValueError(f"class_names must be different numbers, got {listed(names)}")
+    return np.array(integers, np.int64)
+
+
+def places_among(labels: Array, known: Array, origin: LabelOrigin) -> Array:
+    """Integers that name classes as numbers of classes."""
     order = np.argsort(known)
-    numbers: Array = order[np.searchsorted(known, labels, sorter=order)]
+    at = np.minimum(np.searchsorted(known, labels, sorter=order), len(known) - 1)
+    numbers: Array = order[at]
+    wrong = known[numbers] != labels
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"{origin.name}: label {labels[row]} at {origin.place(row)} is none of the classes "
+            f"{listed(known.tolist())}, whose names are whole numbers, so that labels are these "
+            f"names; where labels are numbers of classes, from 0 to {len(known) - 1}, give "
+            f"other names: {origin.names_by}"
+        )
     return numbers
 
 
@@ -127,7 +172,7 @@ def checked_names(class_names: object, classes: int) -> tuple[str, ...] | None:
     """Names of classes as an argument gives them: one for each."""
     if class_names is None:
         return None
-    if isinstance(class_names, str | bytes) or not hasattr(class_names, "__len__"):
+    if not in_order(class_names):
         raise TypeError(
             f"class_names must be a list of names or None, got {type(class_names).__name__}"
         )
@@ -137,6 +182,12 @@ def checked_names(class_names: object, classes: int) -> tuple[str, ...] | None:
             f"class_names must have {classes} names, one for each class, got {len(names)}"
         )
     return names
+
+
+def in_order(class_names: object) -> bool:
+    """Is this a list of names, or something else that has an order?"""
+    unordered = isinstance(class_names, str | bytes | set | frozenset | dict)
+    return not unordered and hasattr(class_names, "__len__")
 
 
 def check_unique(names: Sequence[str] | None) -> None:
@@ -156,37 +207,43 @@ def names_of_columns(logits: Any) -> tuple[str, ...] | None:
     return tuple(str(name) for name in columns)
 
 
-def numbers_of_argument(
-    targets: Any, classes: int, class_names: object, logits: object, name: str
-) -> Any:
-    """Text and categories as numbers of classes, in their shape; anything else as it is.
-
-    Names come from `class_names`, or from the columns of logits that are a data frame.
-    """
+def names_for(class_names: object, classes: int, logits: object) -> tuple[str, ...] | None:
+    """Names from `class_names`, or from the columns of logits that are a data frame."""
     names = checked_names(class_names, classes)
     if names is None:
         columns = names_of_columns(logits)
         names = columns if columns is not None and len(set(columns)) == classes else None
-    origin = LabelOrigin(name, lambda row: f"row {row}", "class_names=[...]")
+    return names
+
+
+def argument_origin(name: str) -> LabelOrigin:
+    return LabelOrigin(name, lambda row: f"row {row}", "class_names=[...]")
+
+
+def numbers_of_argument(
+    targets: Any, classes: int, names: tuple[str, ...] | None, name: str
+) -> Any:
+    """Text and categories as integers, in their shape; anything else as it is.
+
+    The integers are numbers of classes; but where integers name the classes, they are these names,
+    as other integers are: `places_among` is next, when those to be ignored are gone.
+    """
+    origin = argument_origin(name)
     categories = getattr(getattr(targets, "dtype", None), "categories", None)
     coded = getattr(targets, "cat", targets)
+    known = integer_names(names)
     if categories is not None and hasattr(coded, "codes"):  # of pandas
         check_unique(names)
-        codes, known = np.asarray(coded.codes), np.asarray(categories)
-        return numbers_of_codes(codes, known, classes, names, origin)
+        codes, values = np.asarray(coded.codes), np.asarray(categories)
+        return numbers_of_codes(codes, values, classes, names, origin)
     text = text_of(targets, origin)
-    if text is not None:
-        check_unique(names)
-        return numbers_of_text(text.reshape(-1).tolist(), classes, names, origin).reshape(
-            text.shape
-        )
-    plain = not is_other_library(targets) and not isinstance(targets, np.ma.MaskedArray)
-    if names is not None and plain:
-        array = np.asarray(targets)
-        if array.dtype.kind in "iu":
-            named = by_integer_name(array.reshape(-1).astype(np.int64), names)
-            return targets if named is None else named.reshape(array.shape)
-    return targets
+    if text is None:
+        return targets
+    check_unique(names)
+    flat = text.reshape(-1).tolist()
+    if known is not None:
+        return integers_of_text(flat, names, origin).reshape(text.shape)
+    return numbers_of_text(flat, classes, names, origin).reshape(text.shape)
 
 
 def text_of(targets: Any, origin: LabelOrigin) -> Array | None:
@@ -222,9 +279,14 @@ def numbers_of_codes(
     if (codes < 0).any():
         row = int(np.argmax(codes < 0))
         raise ValueError(f"{origin.name}: the label at {origin.place(row)} is missing")
-    if categories.dtype.kind in "biuf":
-        values = categories[codes]
-        return numbers_of_numbers(values, classes, names, origin)
+    numeric = categories.dtype.kind in "biuf"
+    if integer_names(names) is not None:
+        if numeric:
+            return whole_numbers(categories[codes], origin)
+        text = [str(category) for category in categories.tolist()]
+        return integers_of_text([text[code] for code in codes.tolist()], names, origin)
+    if numeric:
+        return numbers_of_numbers(categories[codes], classes, names, origin)
     text = [str(category) for category in categories.tolist()]
     if names is None:
         if len(text) != classes:

@@ -15,6 +15,7 @@ from hotmax.calibration.binning import BINS, width_edges
 from hotmax.calibration.estimate import NORMAL, Estimate
 from hotmax.calibration.exact_sums import CellSums, ExactSums
 from hotmax.calibration.examples import Examples, no_rows, one_temperature, read
+from hotmax.calibration.row_parts import ignored_number, names_of_labels
 from hotmax.calibration.score_sums import fill_squares, normal_estimate
 from hotmax.calibration.scores import Scores, score
 from hotmax.calibration.source import Source
@@ -293,9 +294,16 @@ def compare(
             raise TypeError("labels must be left out: a Source brings its own")
         if a.input != b.input:
             raise ValueError(f"a and b must both be logits or probabilities: {a.input}, {b.input}")
+        names = names_of_labels(a, class_names)
         for x, other, y in paired_blocks(a, b):
             state.update(
-                x, other, y, ignore_index=ignore_index, input=a.input, temperatures=temperatures
+                x,
+                other,
+                y,
+                ignore_index=ignored_number(a, ignore_index),
+                input=a.input,
+                temperatures=temperatures,
+                class_names=names,
             )
         return state.result()
     if labels is None:

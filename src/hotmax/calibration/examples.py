@@ -24,7 +24,14 @@ from hotmax._core.arrays import (
     split_mask,
 )
 from hotmax._core.checks import SUM_TOLERANCE, as_ignored, check_probabilities
-from hotmax._core.class_labels import from_one, numbers_of_argument
+from hotmax._core.class_labels import (
+    argument_origin,
+    from_one,
+    integer_names,
+    names_for,
+    numbers_of_argument,
+    places_among,
+)
 from hotmax._kernels.calibration import rows as kernels
 from hotmax._kernels.softmax.lanes import LANES
 from hotmax._softmax.functions import log_softmax
@@ -187,8 +194,10 @@ def read(
     """
     x, mask = read_rows(logits, where=where, input=input, suspicious=whole)
     shape = shape_of(logits)[:-1]
-    targets = numbers_of_argument(targets, x.shape[1], class_names, logits, name)
-    hard, soft, weights = read_targets(targets, shape, x.shape[1], ignore_index, name)
+    names = names_for(class_names, x.shape[1], logits)
+    targets = numbers_of_argument(targets, x.shape[1], names, name)
+    known = integer_names(names)
+    hard, soft, weights = read_targets(targets, shape, x.shape[1], ignore_index, name, known)
     if sample_weight is not None:
         given, counted = numbers_and_mask(sample_weight, "sample_weight")
         if counted is not None:  # what is masked is left out
@@ -300,9 +309,17 @@ def numbers_and_mask(x: Any, name: str) -> tuple[Array, Array | None]:
 
 
 def read_targets(
-    targets: object, shape: tuple[int, ...], classes: int, ignore_index: int | None, name: str
+    targets: object,
+    shape: tuple[int, ...],
+    classes: int,
+    ignore_index: int | None,
+    name: str,
+    known: Array | None = None,
 ) -> tuple[Array, Array, Array | None]:
-    """(labels, probabilities, weights): one of the first two is empty; weights 0 where ignored."""
+    """(labels, probabilities, weights): one of the first two is empty; weights 0 where ignored.
+
+    `known`: the integers that name the classes, which labels then are.
+    """
     ignore_index = None if ignore_index is None else as_ignored(ignore_index)
     given, counted = numbers_and_mask(targets, name)
     none = np.empty((1, 0))
@@ -320,7 +337,10 @@ def read_targets(
                 ignored = ignored | (hard == ignore_index)
             if ignored.any():
                 weights = np.where(ignored, 0.0, 1.0)
-                hard = np.where(ignored, hard.dtype.type(0), hard)
+                anything = 0 if known is None else known[0]
+                hard = np.where(ignored, hard.dtype.type(anything), hard)
+        if known is not None:
+            hard = places_among(hard.astype(np.int64), known, argument_origin(name))
         if hard.size and not (int(hard.min()) >= 0 and int(hard.max()) < classes):
             row = int(np.argmax((hard < 0) | (hard >= classes)))
             raise ValueError(

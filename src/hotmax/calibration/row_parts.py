@@ -15,7 +15,7 @@ import numpy as np
 from hotmax._backends.lazy import is_lazy
 from hotmax._core import threads
 from hotmax._core.arrays import Array
-from hotmax._core.class_labels import checked_names
+from hotmax._core.class_labels import checked_names, integer_names
 from hotmax.calibration.block_rows import ReadOptions, checked
 from hotmax.calibration.examples import INPUTS, Examples, read, read_rows, step_of
 from hotmax.calibration.passes import Job, RowPart, Runner, Tell, run_part
@@ -302,8 +302,9 @@ def row_parts(
     if isinstance(logits, Source):
         if targets is not None:
             raise TypeError(f"{name} must be left out: a Source brings its own")
-        names = checked_names(class_names, logits.classes)
-        options = ReadOptions(ignore_index, where, input, True, name, labelled, names)
+        names = names_of_labels(logits, class_names)
+        ignored = ignored_number(logits, ignore_index)
+        options = ReadOptions(ignored, where, input, True, name, labelled, names)
         return parts_of_source(logits, sample_weight, options)
     if not labelled:
         x, mask = read_rows(logits, where=where, input=input)
@@ -324,6 +325,32 @@ def row_parts(
             class_names=class_names,
         )
     )
+
+
+def is_raw(source: Source) -> bool:
+    """Does a source give labels as they are, and not as numbers of classes?"""
+    return any(isinstance(part, LazyPart) for part in source.parts)
+
+
+def names_of_labels(source: Source, class_names: object) -> tuple[str, ...] | None:
+    """The names that labels of a source are looked up among: None where that is done already."""
+    names = checked_names(class_names, source.classes)
+    if is_raw(source):
+        return names or source.class_names
+    if names not in (None, source.class_names) and integer_names(names) is not None:
+        raise ValueError(
+            "class_names that are whole numbers say what labels mean: give them to source(...), "
+            "where the labels of a Source are read"
+        )
+    return None
+
+
+def ignored_number(source: Source, ignore_index: int | None) -> int | None:
+    """ignore_index as the labels of a source have it, which are numbers of classes."""
+    known = None if is_raw(source) else integer_names(source.class_names)
+    if known is None or ignore_index is None or ignore_index not in known:
+        return ignore_index
+    return int(np.flatnonzero(known == ignore_index)[0])
 
 
 def parts_of_examples(examples: Examples) -> RowParts:

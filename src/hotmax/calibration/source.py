@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from hotmax._backends.lazy import row_blocks
-from hotmax._core.arrays import Array
+from hotmax._core.arrays import Array, refuse_masked
+from hotmax._core.class_labels import names_of_columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +117,8 @@ class LoadedBlock(Part):
 
 
 def loaded_block(part: LoadedBlock, logits: Any, labels: Any, weights: Any) -> LoadedBlock:
+    for array, name in ((logits, "logits"), (labels, "labels"), (weights, "sample_weight")):
+        refuse_masked(array, name)
     y, w = (None if x is None else np.asarray(x) for x in (labels, weights))
     return replace(part, block=Block(np.asarray(logits), y, w))
 
@@ -142,6 +145,7 @@ def lazy_source(
 ) -> Source:
     """A source of the blocks of a lazy collection, which its own scheduler computes."""
     found = row_blocks(logits, targets, sample_weight, name=name)
+    names = names_of_columns(logits)
     starts = accumulate(found.lengths, initial=0)
     parts = [
         LazyPart(start, length, f"block {i}", 0, arrays, found.load)
@@ -154,6 +158,7 @@ def lazy_source(
         name=found.name,
         classes=found.classes,
         dtype=found.dtype,
+        class_names=names if names is not None and len(set(names)) == found.classes else None,
         has_labels=targets is not None,
         runner=found.runner,
     )

@@ -14,6 +14,8 @@ OTHER_NAMES = (
     *("id", "ids", "index", "idx", "row", "unnamed: 0", "uuid", "key", "fold", "split"),
     *("pred", "preds", "prediction", "predictions", "predicted", "y_pred", "y_hat", "argmax"),
     *("predicted_label", "predicted_class", "pred_label", "pred_class", "correct", "confidence"),
+    *("score", "scores", "sample", "epoch", "step", "entropy", "margin", "gt", "ground_truth"),
+    *("class", "true", "truth", "labels_true", "label_true"),
     *("weight", "weights", "sample_weight", "loss", "nll", "timestamp", "group", "groups"),
 )
 OTHER_ENDS = ("_id", "_idx", "_index")

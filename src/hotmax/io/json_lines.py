@@ -14,7 +14,7 @@ from hotmax._core.class_labels import Labels
 from hotmax._core.reading import shown, strict_json
 from hotmax.io.found import Found, Wanted
 from hotmax.io.parquet import list_column
-from hotmax.io.tables import NUMBERS, TEXT, columns_of, label_of, refuse_counting
+from hotmax.io.tables import NUMBERS, SAY_IT, TEXT, columns_of, label_of, refuse_counting
 from hotmax.io.text_tables import LONGEST_LINE, is_compressed
 
 JSON_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
@@ -75,7 +75,7 @@ def read_json_lines(path: Path, wanted: Wanted) -> Found:
         raise ValueError(f"{path}: line {line} has no keys")
     holds = [kind_of(first[name]) for name in names]
     lists = [name for name, kind in zip(names, holds, strict=True) if kind == LISTS]
-    chosen = list_column(lists, path, wanted)
+    chosen = list_column(lists, names, holds, path, wanted)
     if chosen is not None:
         label = label_of(names, holds, path, wanted)
         keys, class_names, taken = [chosen], None, f"key {chosen!r}"
@@ -95,6 +95,11 @@ def read_json_lines(path: Path, wanted: Wanted) -> Found:
             )
         if label_key is not None and label_key not in found:
             raise ValueError(f"{path}: line {line} has no key {label_key!r}")
+        strange = next((key for key in found if key not in first), None)
+        if strange is not None and wanted.columns is None and wanted.logits is None:
+            raise ValueError(
+                f"{path}: line {line} has the key {strange!r}, and the first has not: {SAY_IT}"
+            )
         lines.append(line)
         cells.append(row)
         labels.append(found.get(label_key or ""))

@@ -5,12 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from hotmax._backends.protocol import values_of
 from hotmax._core import threads
-from hotmax._core.arrays import ACCEPTED, FLOATS, Array
+from hotmax._core.arrays import ACCEPTED, FLOATS, Array, is_other_library, refuse_masked
 from hotmax._core.checks import as_real, check_probabilities
+from hotmax._core.class_labels import (
+    argument_origin,
+    in_order,
+    integer_names,
+    names_for,
+    numbers_of_argument,
+    places_among,
+)
 from hotmax.calibration.examples import refuse_probabilities
 from hotmax.io.arrays import read_npy, read_npz
 from hotmax.io.found import Found, Wanted
@@ -68,6 +78,39 @@ def existing(path: str | os.PathLike[str]) -> Path:
     return file
 
 
+def is_array_of_labels(labels: object) -> bool:
+    """Are these the labels themselves, and not the name of where they are?"""
+    if labels is None or isinstance(labels, str | os.PathLike):
+        return False
+    if not isinstance(labels, list | tuple) and not hasattr(labels, "__len__"):
+        raise TypeError(
+            "labels must be the name of an array or column, a file, or an array with a label for "
+            f"each row, got {type(labels).__name__}"
+        )
+    return True
+
+
+def raw_labels(labels: Any, classes: int, names: tuple[str, ...] | None) -> Array:
+    """Labels that are an argument, as a file could hold them."""
+    refuse_masked(labels, "labels")
+    given = numbers_of_argument(labels, classes, names, "labels")
+    return np.asarray(values_of(given, "labels") if is_other_library(given) else given)
+
+
+def numbers_of_labels(labels: Any, classes: int, class_names: object, logits: object) -> Array:
+    """Labels as numbers of classes; of those that may be ignored later, negative ones stay."""
+    names = names_for(class_names, classes, logits)
+    given = numbers_of_argument(labels, classes, names, "labels")
+    y = np.asarray(values_of(given, "labels") if is_other_library(given) else given)
+    known = integer_names(names)
+    if known is None or y.dtype.kind not in "iub":
+        return y
+    y = y.astype(np.int64)
+    stays = (y < 0) & ~np.isin(y, known)
+    numbers = places_among(np.where(stays, known[0], y), known, argument_origin("labels"))
+    return np.where(stays, y, numbers)
+
+
 def label_file(labels: str | os.PathLike[str] | None) -> Path | None:
     """The file that `labels` names, if it looks like one: plain words are names in the file."""
     if labels is None:
@@ -107,6 +150,8 @@ def checked_names(
 ) -> tuple[str, ...] | None:
     if given is None and found.class_names is None:
         return None
+    if given is not None and not in_order(given):
+        raise TypeError(f"class_names must be a sequence of names, got {given!r}")
     names = found.class_names if given is None else tuple(str(name) for name in given)
     assert names is not None
     if len(names) != count:

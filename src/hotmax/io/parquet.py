@@ -15,9 +15,18 @@ from hotmax._core.arrays import Array
 from hotmax._core.class_labels import Labels, listed
 from hotmax._core.reading import first_line
 from hotmax.io.found import Found, Wanted, row_place
-from hotmax.io.tables import NUMBERS, TEXT, columns_of, label_of, refuse_counting
+from hotmax.io.tables import (
+    NUMBERS,
+    SAY_IT,
+    TEXT,
+    columns_of,
+    is_other,
+    label_of,
+    refuse_counting,
+)
 
 BATCH = 1 << 21  # entries that are read together
+LIST_NAMES = ("logits", "logit", "probabilities", "probs", "scores", "outputs")
 LONGEST_FOOTER = 1 << 26  # bytes of metadata: 400,000 columns, which pyarrow holds all in memory
 
 
@@ -132,8 +141,8 @@ def chosen_columns(file: Any, path: Path, wanted: Wanted) -> ChosenColumns:
     if rows != groups:
         raise ValueError(f"{path} is damaged: {rows} rows are declared, and {groups} in its parts")
     lists = [name for name, kind in zip(names, kinds, strict=True) if is_list(kind)]
-    chosen = list_column(lists, path, wanted)
     holds = [content_of(kind) for kind in kinds]
+    chosen = list_column(lists, names, holds, path, wanted)
     if chosen is not None:
         label = label_of(names, holds, path, wanted)
         columns, class_names = [chosen], None
@@ -151,7 +160,9 @@ def chosen_columns(file: Any, path: Path, wanted: Wanted) -> ChosenColumns:
     return ChosenColumns(rows, tuple(columns), as_list, label_name, class_names, taken)
 
 
-def list_column(lists: list[str], path: Path, wanted: Wanted) -> str | None:
+def list_column(
+    lists: list[str], names: list[str], holds: list[str], path: Path, wanted: Wanted
+) -> str | None:
     """The column whose every cell is a row of logits, if there is one."""
     if wanted.columns is not None:
         return wanted.columns[0] if wanted.columns[0] in lists else None
@@ -164,6 +175,19 @@ def list_column(lists: list[str], path: Path, wanted: Wanted) -> str | None:
     if len(lists) > 1:
         raise ValueError(
             f'{path} has the lists {listed(lists)}: say which by logits="..." (--logits)'
+        )
+    if lists[0].lower() in LIST_NAMES:
+        return lists[0]
+    label = label_of(names, holds, path, wanted)
+    numeric = [
+        name
+        for i, name in enumerate(names)
+        if holds[i] == NUMBERS and i != label and not is_other(name)
+    ]
+    if len(numeric) > 1:
+        raise ValueError(
+            f"{path}: the list {lists[0]!r}, or the columns {listed(numeric)}, may be logits: "
+            f"{SAY_IT}"
         )
     return lists[0]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hotmax._core.arrays import Array
-from hotmax._core.class_labels import Labels, integer_of
+from hotmax._core.class_labels import Labels
 from hotmax._core.reading import reading
 from hotmax.calibration.source import Block, Part
 from hotmax.io.found import Found, Wanted
@@ -118,31 +118,11 @@ class ClippedPart(Part):
 def block_labels(
     raw: Labels | None, x: Array, start: int, stop: int, names: tuple[str, ...] | None, path: Path
 ) -> Array:
-    """The labels of rows start..stop of a file as numbers of classes.
-
-    Where integers name the classes, labels are these names: a block cannot know whether all others
-    would fit them too.
-    """
+    """The labels of rows start..stop of a file as numbers of classes."""
     assert raw is not None
 
     def place(row: int) -> str:
         return f"row {start + row}"
 
     with reading(path):
-        labels = as_labels(raw, stop - start, int(x.shape[1]), names, place, path)
-        if not isinstance(raw, list) and raw.dtype.kind in "fiu" and has_other_numbers(names):
-            known = np.array([int(name) for name in names or ()])
-            strange = ~np.isin(raw, known)
-            if strange.any():
-                row = int(np.argmax(strange))
-                raise ValueError(
-                    f"{path}: label {raw[row]} at {place(row)} is none of the classes, whose names "
-                    "are integers: if labels are positions, give class_names=[...] (--class-names)"
-                )
-        return labels
-
-
-def has_other_numbers(names: tuple[str, ...] | None) -> bool:
-    """Are the names of the classes integers, and not their positions?"""
-    integers = [integer_of(name) for name in names or ()]
-    return bool(integers) and None not in integers and integers != list(range(len(integers)))
+        return as_labels(raw, stop - start, int(x.shape[1]), names, place, path)

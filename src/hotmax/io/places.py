@@ -7,6 +7,7 @@ import glob
 import hashlib
 import os
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,11 @@ from typing import Any
 
 from hotmax._core.reading import first_line
 
+VERSION_KEYS = (  # of fsspec's information about a file, by one file system or another
+    *("mtime", "modified", "last_modified", "lastmodified", "last-modified", "created", "updated"),
+    *("etag", "checksum", "md5", "md5hash", "content_md5", "crc32c", "generation", "versionid"),
+    *("content-md5", "digest", "size"),
+)
 # What is taken from a directory: JSON lines must be named, since they often hold other things.
 SUFFIXES = (".npy", ".npz", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".safetensors")
 
@@ -82,6 +88,12 @@ def is_data(file: Path, folder: Path) -> bool:
     )
 
 
+def is_remote_data(file: str, folder: str) -> bool:
+    """The same for the path of a file in a remote directory."""
+    inner = file.removeprefix(folder.rstrip("/")).strip("/").split("/")
+    return suffix_of(file) in SUFFIXES and not any(part.startswith((".", "_")) for part in inner)
+
+
 def file_system(name: str) -> tuple[Any, str]:
     """The file system of fsspec for an address, and the path in it."""
     try:
@@ -120,7 +132,7 @@ def remote_files(name: str) -> list[str]:
         if glob.has_magic(path):
             found = sorted(system.glob(path))
         elif system.isdir(path):
-            found = sorted(f for f in system.find(path) if f.lower().endswith(SUFFIXES))
+            found = sorted(f for f in system.find(path) if is_remote_data(f, path))
         else:
             return [name]
     if not found:
@@ -133,17 +145,31 @@ def absolute(name: str) -> str:
     return name if is_remote(name) else os.path.abspath(name)
 
 
-@functools.lru_cache(maxsize=1024)
 def local(name: str) -> Path:
-    """The file itself, or a copy of a remote one, which is kept until the process ends."""
+    """The file itself, or a copy of a remote one, which is kept until the process ends.
+
+    A file that has changed since it was copied is copied again.
+    """
     if not is_remote(name):
         return Path(name)
     system, path = file_system(name)
-    digest = hashlib.sha256(name.encode()).hexdigest()[:32]
-    copy = Path(copies().name) / f"{digest}{suffix_of(path)}"
     with remote(name):
-        system.get_file(path, str(copy))
+        system.invalidate_cache()
+        version = version_of(system, path)
+    digest = hashlib.sha256(f"{name}\n{version}".encode()).hexdigest()[:32]
+    copy = Path(copies().name) / f"{digest}{suffix_of(path)}"
+    if not copy.exists():
+        part = copy.with_name(f"{copy.name}.{os.getpid()}.{threading.get_ident()}")
+        with remote(name):
+            system.get_file(path, str(part))
+        part.replace(copy)
     return copy
+
+
+def version_of(system: Any, path: str) -> str:
+    """What the file system says of this version of a file: its size, when it was written."""
+    info = system.info(path)
+    return str(sorted((k, str(v)) for k, v in info.items() if k.lower() in VERSION_KEYS))
 
 
 @contextmanager

@@ -13,8 +13,10 @@ import numpy as np
 
 from hotmax._core import threads
 from hotmax._core.arrays import Array
+from hotmax._core.class_labels import in_order
 from hotmax._core.reading import reading
 from hotmax.calibration.examples import INPUTS
+from hotmax.calibration.row_parts import is_raw
 from hotmax.calibration.source import Source
 from hotmax.io.found import NONE, Found, Wanted, row_place
 from hotmax.io.json_lines import JSON_LINES, is_table_of_json
@@ -27,9 +29,12 @@ from hotmax.io.one_file import (
     checked_names,
     existing,
     expect_logits,
+    is_array_of_labels,
     label_file,
     logarithms,
+    numbers_of_labels,
     opened,
+    raw_labels,
     reader_of,
 )
 from hotmax.io.places import files_at, is_remote
@@ -72,7 +77,7 @@ def read(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Any,
     *,
     logits: str | None = None,
-    labels: str | os.PathLike[str] | None = None,
+    labels: str | os.PathLike[str] | Any = None,
     class_names: Sequence[str] | None = None,
     input: str = "logits",
     columns: Sequence[str] | str | None = None,
@@ -92,7 +97,8 @@ def read(
         logits: The name of the array or list column; in a table with a column for each class, what
             the names of these columns begin with.
         labels: The name of the array or column; or another file (.npy, .npz, .txt), with a label
-            for each row; "last" for the last column of a table; "none" for no labels.
+            for each row, or an array of them; "last" for the last column of a table; "none" for no
+            labels.
         class_names: Names of the classes, where the file has none, or others.
         input: "probabilities" if the file holds those; their logarithms are then the logits.
         columns: The columns of a table that are logits, outright: names, or patterns such as
@@ -165,13 +171,13 @@ def read(
         with reading(file):
             return read_token_logprobs(file, labels, class_names)
     reader_of(file)
-    if class_names is not None and (
-        isinstance(class_names, str) or not hasattr(class_names, "__iter__")
-    ):
+    if class_names is not None and not in_order(class_names):
         raise TypeError(f"class_names must be a sequence of names, got {class_names!r}")
     threads.get_threads()  # a bad HOTMAX_NUM_THREADS is no fault of the file
-    other = label_file(labels)
-    named = NONE if other is not None else (None if labels is None else str(os.fspath(labels)))
+    given = is_array_of_labels(labels)
+    other = None if given else label_file(labels)
+    apart = given or other is not None
+    named = NONE if apart else (None if labels is None else str(os.fspath(labels)))
     with reading(file):
         wanted = Wanted(logits, named, input == "probabilities", columns=chosen)
         found = opened(file, wanted)
@@ -182,6 +188,9 @@ def read(
         if other is not None:
             raw, place = read_label_file(other)
             source, where = str(other), other
+        elif given:
+            raw, place = raw_labels(labels, x.shape[1], names), row_place
+            source, where = "labels", Path("labels")
         rows, count = x.shape
         numbers = None if raw is None else as_labels(raw, rows, count, names, place, where)
     with reading(file):
@@ -220,6 +229,8 @@ def gathered(source: Source) -> Predictions:
     x = np.concatenate([logits for logits, _ in parts])
     labels = [numbers for _, numbers in parts if numbers is not None]
     numbers = np.concatenate(labels) if labels else None
+    if numbers is not None and is_raw(source):
+        numbers = numbers_of_labels(numbers, source.classes, source.class_names, None)
     file = Path(source.name)
     check_nan(x, Found(x, "logits", None, None, None, row_place), file)
     if source.input == "probabilities":

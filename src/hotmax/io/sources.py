@@ -12,7 +12,7 @@ import numpy as np
 
 from hotmax._backends.lazy import is_lazy
 from hotmax._core.arrays import ACCEPTED, FLOATS, Array, refuse_masked
-from hotmax._core.class_labels import numbers_of_argument
+from hotmax._core.class_labels import names_for
 from hotmax._core.reading import reading
 from hotmax.calibration.examples import INPUTS, refuse_probabilities
 from hotmax.calibration.source import Part, Source, lazy_source
@@ -24,13 +24,16 @@ from hotmax.io.one_file import (
     checked_logits,
     checked_names,
     existing,
+    is_array_of_labels,
     label_file,
+    numbers_of_labels,
+    raw_labels,
     reader_of,
 )
 from hotmax.io.parquet import batches, chosen_columns, opened_parquet
 from hotmax.io.parts import ArraySlice, ClippedPart, FileRows, RowGroup, opened_at, rows_in_block
 from hotmax.io.places import absolute, files_in, is_zarr, naming
-from hotmax.io.tables import refuse_counting
+from hotmax.io.tables import columns_of_frame, refuse_counting
 from hotmax.io.zarr_arrays import arrays_of
 
 FIRST_LOOK = 1024  # rows by which probabilities are told from logits
@@ -66,6 +69,8 @@ def summary_of(name: str, wanted: Wanted, class_names: Sequence[str] | None) -> 
             x = checked_logits(found, path)
             names = checked_names(class_names, found, x.shape[1], path)
     rows, classes = map(int, x.shape)
+    if found.labels is not None and len_of(found.labels) != rows:
+        raise ValueError(f"{name}: {len_of(found.labels)} labels for {rows} rows of logits")
     step = rows_in_block(classes) if is_mapped(x) else rows
     if is_zarr(name):
         step = whole_chunks(x, classes)
@@ -78,6 +83,11 @@ def summary_of(name: str, wanted: Wanted, class_names: Sequence[str] | None) -> 
     return FileSummary(
         name, rows, classes, x.dtype, names, labelled, parts, taken, found.label_source
     )
+
+
+def len_of(labels: Any) -> int:
+    shape = getattr(labels, "shape", None)  # of a zarr too
+    return len(labels) if shape is None else int(shape[0]) if shape else 0
 
 
 def whole_chunks(x: Any, classes: int) -> int:
@@ -155,7 +165,8 @@ def source_of_files(
     names = files_in(paths)
     if client is not None:  # workers have directories of their own
         names = [absolute(name) for name in names]
-    given = hasattr(labels, "shape")  # labels that are an array
+    given = is_array_of_labels(labels)
+    refuse_masked(labels if given else None, "labels")
     other = None if given else label_file(labels)
     named = None if labels is None else NONE if other or given else str(os.fspath(labels))
     if columns is not None and any(map(is_zarr, names)):
@@ -172,7 +183,7 @@ def source_of_files(
     has_labels = files[0].has_labels
     if other is not None or given:
         if other is None:
-            raw: Any = np.asarray(labels)
+            raw: Any = raw_labels(labels, files[0].classes, files[0].class_names)
         else:
             with reading(other):
                 raw, _ = read_label_file(other)
@@ -198,7 +209,7 @@ def source_of_files(
         runner=runner_of(client),
     )
     source.logit_source = first.logit_source
-    source.label_source = first.label_source if other is None else str(other)
+    source.label_source = "labels" if given else first.label_source if other is None else str(other)
     return looked_at(source)
 
 
@@ -340,25 +351,31 @@ def source(
         raise ValueError("columns and clip are for files: choose and clip the entries of arrays")
     client = client_of(cluster)
     if is_lazy(data):
-        if isinstance(labels, str):
-            data, labels = data.drop(columns=[labels]), data[labels]
+        refuse_masked(data, "data")
+        refuse_masked(labels, "labels")
+        if hasattr(data, "columns"):
+            data, labels = columns_of_frame(data, labels, logits)
         found = lazy_source(data, labels, None, name="labels")
         found.input, found.runner = input, runner_of(client) or found.runner
         if class_names is not None:
-            found.class_names = tuple(map(str, class_names))
+            found.class_names = names_for(class_names, found.classes, None)
         return found
     if type(data).__module__.partition(".")[0] == "zarr":
-        given = hasattr(labels, "shape")
+        given = is_array_of_labels(labels)
+        refuse_masked(labels if given else None, "labels")
         wanted = Wanted(logits, NONE if given else labels, input == "probabilities")
         arrays = arrays_of(data, "the zarr", wanted)
         y = labels if given else arrays.labels
+        if y is not None and len(arrays.logits.shape) == 2:
+            y = y if given else y[:]
+            y = numbers_of_labels(y, int(arrays.logits.shape[1]), class_names, None)
         return source_of_arrays(arrays.logits, y, class_names, input, client, "the zarr")
     if hasattr(data, "shape") and hasattr(data, "dtype"):
         refuse_masked(data, "data")
         refuse_masked(labels, "labels")
         y = labels
         if labels is not None and len(data.shape) == 2:
-            y = numbers_of_argument(labels, int(data.shape[1]), class_names, data, "labels")
+            y = numbers_of_labels(labels, int(data.shape[1]), class_names, data)
         y = None if y is None else np.asarray(y)
         return source_of_arrays(data, y, class_names, input, client, "logits")
     return source_of_files(data, labels, logits, class_names, input, client, chosen, least)

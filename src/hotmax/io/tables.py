@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import fnmatch
 import glob
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +24,8 @@ from hotmax._core.class_labels import integer_of, listed
 from hotmax.io.found import LABEL_NAMES, LAST, NONE, OTHER_ENDS, OTHER_NAMES, Wanted
 
 NUMBERS, TEXT = "numbers", "text"  # what columns hold; others by the names of their types
+IN_BRACKETS = re.compile(r"p\[(.*)\]", re.DOTALL)  # how `write` calls the column of any class
+TEXTS = ("object", "string", "str", "category")  # types of columns of a frame
 FIRST_ROWS = 1000  # by which a column that counts the rows is known
 SAY_IT = (
     "say which columns are logits by columns=[...] (--columns), or by what they begin with, "
@@ -77,6 +81,9 @@ def columns_of(names: Sequence[str], holds: Sequence[str], path: Path, wanted: W
             f"{'none' if label is None else repr(names[label])}"
         )
     class_names = tuple(names[i].removeprefix(prefix) or names[i] for i in logits)
+    inside = [class_in(names[i]) for i in logits]
+    if None not in inside:
+        class_names = tuple(str(name) for name in inside)
     source = None if label is None else f"column {names[label]!r}"
     left_out = [name for i, name in enumerate(names) if i not in logits and i != label]
     return Columns(
@@ -84,10 +91,38 @@ def columns_of(names: Sequence[str], holds: Sequence[str], path: Path, wanted: W
     )
 
 
+def columns_of_frame(frame: Any, labels: Any, logits: str | None) -> tuple[Any, Any]:
+    """The logits and labels of a lazy frame: its columns are told apart as those of a table."""
+    if labels is not None and not isinstance(labels, str):
+        named: str | None = NONE
+    else:
+        named = labels
+    names = [str(name) for name in frame.columns]
+    holds = [
+        NUMBERS
+        if getattr(kind, "kind", "O") in "iuf"
+        else TEXT
+        if str(kind) in TEXTS
+        else str(kind)
+        for kind in frame.dtypes
+    ]
+    wanted = Wanted(logits, named, False)
+    found = columns_of(names, holds, Path("the Dask frame"), wanted)
+    if named != NONE:
+        labels = None if found.label is None else frame[frame.columns[found.label]]
+    return frame[[frame.columns[i] for i in found.logits]], labels
+
+
 def logit_source(names: Sequence[str], left_out: Sequence[str]) -> str:
     """Which columns were taken for logits, and which for nothing."""
     text = f"column{'s' * (len(names) > 1)} {listed(names)}"
     return f"{text} (left out: {listed(left_out)})" if left_out else text
+
+
+def class_in(name: str) -> str | None:
+    """The class whose column is called p[class]; None for any other name."""
+    match = IN_BRACKETS.fullmatch(name)
+    return None if match is None else match[1]
 
 
 def is_other(name: str) -> bool:

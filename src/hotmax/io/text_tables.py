@@ -19,7 +19,7 @@ from typing import IO, Any
 import numpy as np
 
 from hotmax._core.arrays import Array
-from hotmax._core.class_labels import Labels
+from hotmax._core.class_labels import Labels, integer_of
 from hotmax._core.reading import CHUNK, shown
 from hotmax.io.found import LABEL_NAMES, LAST, NONE, Found, Wanted
 from hotmax.io.labels import BLANK_LINES
@@ -234,7 +234,7 @@ def open_text(path: Path) -> Text:
     first = next(start.rows())[1]
     commas = start.separator != ","
     as_numbers = [is_number(cell) or (commas and is_number(cell, ",")) for cell in first[:-1]]
-    named = not all(as_numbers) or first[-1].lower() in LABEL_NAMES
+    named = not all(as_numbers) or first[-1].lower() in LABEL_NAMES or counts_columns(start, first)
     if named:
         second = next(islice(start.rows(), 1, None), None)
         if second is None:
@@ -247,9 +247,34 @@ def open_text(path: Path) -> Text:
     return start
 
 
+def counts_columns(text: Text, first: Sequence[str]) -> bool:
+    """Is the first row 0, 1, ... or 1, 2, ..., above fractions? These are names of columns then."""
+    if len(first) < 2 or list(first) not in counted(len(first)):
+        return False
+    commas = text.separator != ","
+    cells = (cell for _, row in islice(text.rows(), 1, LOOKED_AT) for cell in row)
+    numbers = (cell.replace(",", ".") if commas else cell for cell in cells)
+    return any(is_number(cell) and not float(cell).is_integer() for cell in numbers)
+
+
+def counted(width: int) -> list[list[str]]:
+    """0, 1, ... and 1, 2, ... as cells."""
+    return [[str(start + i) for i in range(width)] for start in (0, 1)]
+
+
 def has_decimal_commas(text: Text) -> bool:
-    cells = (cell for _, row in islice(text.data(), LOOKED_AT) for cell in row)
-    return any("," in cell and not is_number(cell) and is_number(cell, ",") for cell in cells)
+    """Whether numbers have commas: points beside them are refused, since 1.234 could be either."""
+    rows = islice(text.data(), LOOKED_AT)
+    cells = [(line, cell) for line, row in rows for cell in row if set(",.") & set(cell)]
+    commas = [one for one in cells if not is_number(one[1]) and is_number(one[1], ",")]
+    points = [one for one in cells if is_number(one[1])]
+    if commas and points:
+        (line, cell), (other, number) = commas[0], points[0]
+        raise ValueError(
+            f"{text.path}: {shown(cell)} in line {line} has a decimal comma, and {shown(number)} "
+            f"in line {other} a decimal point: save the table with one of them"
+        )
+    return bool(commas)
 
 
 def read_csv(path: Path, wanted: Wanted) -> Found:
@@ -307,6 +332,12 @@ def unnamed(text: Text, holds: Sequence[str], wanted: Wanted) -> Columns:
     return Columns(logits, None, width - 1 if last else None, source, taken)
 
 
+def has_numbers_among(names: Sequence[str] | None) -> bool:
+    """Are some names numbers, and others not whole ones? Labels are text then: 1 may be a name."""
+    numbers = any(is_number(name) for name in names or ())
+    return numbers and any(integer_of(name) is None for name in names or ())
+
+
 def load_text(text: Text, columns: Columns) -> tuple[Array, Labels | None]:
     """Logits and labels: in one go where both are numbers.
 
@@ -315,7 +346,9 @@ def load_text(text: Text, columns: Columns) -> tuple[Array, Labels | None]:
     try:
         if columns.label is None:
             return text.load(columns.logits, float), None
-        if is_number(text.first[columns.label], text.decimal):
+        if not has_numbers_among(columns.class_names) and is_number(
+            text.first[columns.label], text.decimal
+        ):
             with contextlib.suppress(ValueError):  # labels that go on as text, or a fault
                 table = text.load([*columns.logits, columns.label], float)
                 return np.ascontiguousarray(table[:, :-1]), table[:, -1].copy()

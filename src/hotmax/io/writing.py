@@ -14,8 +14,9 @@ import numpy as np
 from numpy.lib import format as npy
 
 from hotmax._core.arrays import Array, refuse_masked
+from hotmax._core.class_labels import check_unique, integer_names
 from hotmax._core.files import whole
-from hotmax.io.tables import is_other
+from hotmax.io.tables import class_in, is_other
 from hotmax.io.text_tables import is_number
 
 KINDS = (".npz", ".csv", ".parquet")
@@ -35,15 +36,17 @@ def write(
     """Probabilities to a file, by its name: an .npz, or a table, .csv or .parquet.
 
     An .npz has the arrays `probabilities`, `labels` and `classes`; a table has a column for each
-    class, and `label`, by name where the classes have names. `read` reads all of them again.
+    class, and `label`, by name where the classes have names. `read` reads all of them again, with
+    the same labels and names: where one of these would not be taken for a class, such as 7 or id,
+    the columns are called p[7], p[id].
 
     Args:
         path: The file. It appears whole or not at all.
         blocks: Some rows of probabilities after another, so that no more need be in memory.
         shape: (rows, classes) of all of them together.
-        dtype: The type that they are written in.
-        labels: One for each row; or a function that gives those of the blocks since its last call:
-            it is called after the last block, and for a table after each.
+        dtype: The type that they are written in: one of floats.
+        labels: The number of each row's class; or a function that gives those of the blocks since
+            its last call: it is called after the last block, and for a table after each.
         class_names: The names of the classes.
         force: Whether to overwrite a file that is there.
 
@@ -62,12 +65,39 @@ def write(
     if not callable(labels):
         refuse_masked(labels, "labels")
     refuse_masked(class_names, "class_names")
+    number_type = np.dtype(dtype)
+    if number_type.kind != "f":
+        raise TypeError(f"dtype must be one of floats, got {number_type}")
+    if labels is not None and not callable(labels):
+        labels = checked_numbers(labels, shape[0], shape[1])
     writer = {".npz": write_npz, ".csv": write_csv, ".parquet": write_parquet}[kind]
     names = None if class_names is None else [str(name) for name in class_names]
     if names is not None and len(names) != shape[1]:
         raise ValueError(f"class_names must have {shape[1]} names, got {len(names)}")
+    check_unique(names)
+    integer_names(names)  # which must be different numbers
     with whole(path, force=force) as file:
-        writer(file, checked_blocks(blocks, shape), shape, np.dtype(dtype), labels, names)
+        writer(file, checked_blocks(blocks, shape), shape, number_type, labels, names)
+
+
+def checked_numbers(labels: object, rows: int, classes: int, before: int = 0) -> Array:
+    """Labels as int64: one for each row, in 0..classes - 1; `before`: rows that were before."""
+    refuse_masked(labels, "labels")
+    numbers = np.asarray(labels)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iub":
+        raise TypeError(
+            f"labels must be integers, one for each row, got {numbers.dtype} of shape "
+            f"{numbers.shape}"
+        )
+    if len(numbers) != rows:
+        raise ValueError(f"labels must be one for each of {rows} rows, got {len(numbers)}")
+    wrong = (numbers < 0) | (numbers >= classes)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"labels must lie in 0..{classes - 1}, got {numbers[row]} in row {before + row}"
+        )
+    return numbers.astype(np.int64)
 
 
 def check_kind(path: str | os.PathLike[str]) -> str:
@@ -104,7 +134,10 @@ def write_npz(
             npy.write_array_header_1_0(member, header)
             for block in blocks:
                 member.write(np.ascontiguousarray(block, kind).data)
-        numbers = labels() if callable(labels) else labels
+        numbers = checked_numbers(labels(), *shape) if callable(labels) else labels
+        known = integer_names(class_names)
+        if numbers is not None and known is not None:  # labels are these names, when they are read
+            numbers = known[numbers]
         for name, array in (("labels", numbers), ("classes", class_names)):
             if array is not None:
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -117,11 +150,15 @@ def write_npz(
 def column_names(class_names: list[str] | None, classes: int, labelled: bool) -> list[str]:
     """Names of columns that `read` takes for what they are: no numbers, no name of something else.
 
-    A name that `read` would not take for a class has "p_" in front of it, and then all have.
+    If `read` would not take one of the names for a class, or not for this one, all are p[name].
     """
     names = class_names or [f"class_{number}" for number in range(classes)]
-    strange = all(map(is_number, names)) or any(not name or is_other(name) for name in names)
-    names = [f"p_{name}" for name in names] if strange else names
+    strange = any(
+        is_number(name) or is_other(name) or not name.strip() or name != name.strip()
+        for name in names
+    )
+    strange = strange or all(class_in(name) is not None for name in names)
+    names = [f"p[{name}]" for name in names] if strange else names
     return [*names, "label"] if labelled else names
 
 
@@ -134,10 +171,11 @@ def labelled_blocks(
         if labels is None:
             yield block, None
             continue
-        numbers = labels() if callable(labels) else labels[start : start + len(block)]
-        cells = np.asarray(numbers).tolist()
-        if len(cells) != len(block):
-            raise ValueError(f"labels must be one for each row, got {len(cells)} for {len(block)}")
+        if callable(labels):
+            numbers = checked_numbers(labels(), len(block), block.shape[1], start)
+        else:
+            numbers = labels[start : start + len(block)]
+        cells = numbers.tolist()
         yield block, [class_names[number] for number in cells] if class_names else cells
         start += len(block)
 

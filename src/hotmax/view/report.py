@@ -16,6 +16,7 @@ import numpy as np
 import hotmax as hm
 from hotmax._core.arrays import refuse_masked
 from hotmax._core.checks import as_seed
+from hotmax._core.class_labels import in_order
 from hotmax._core.files import whole
 from hotmax.calibration.assessment import Assessment, Progress, assess, shape_of_predictions
 from hotmax.calibration.by_group import by_group_rows
@@ -138,7 +139,7 @@ def json_value(value: Any) -> Any:
 def checked_class_names(class_names: Sequence[object] | None, count: int) -> tuple[str, ...]:
     if class_names is None:
         return tuple(map(str, range(count)))
-    if isinstance(class_names, str | bytes) or not hasattr(class_names, "__len__"):
+    if not in_order(class_names):
         raise TypeError(
             f"class_names must be a list of names or None, got {type(class_names).__name__}"
         )
@@ -255,9 +256,10 @@ def report(
         raise TypeError(f"title must be text or None, got {title!r}")
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be a function or None, got {progress!r}")
-    tell = progress or silent
+    tell, shown_names = progress or silent, class_names
     if hasattr(logits, "decision_function") or hasattr(logits, "predict_proba"):
-        logits, labels, class_names, input = outputs(logits, labels, class_names)
+        logits, labels, shown_names, input = outputs(logits, labels, class_names)
+        class_names = None
     first = None
     if test is not None:
         logits, labels, first = with_test(logits, labels, test)
@@ -275,9 +277,9 @@ def report(
         raise TypeError("labels must be integers, one for each row")
     if rows.classes < 2:
         raise ValueError(f"logits must have at least 2 classes, got {rows.classes}")
-    if class_names is None and isinstance(logits, Source):
-        class_names = logits.class_names
-    names = checked_class_names(class_names, rows.classes)
+    if shown_names is None and isinstance(logits, Source):
+        shown_names = logits.class_names
+    names = checked_class_names(shown_names, rows.classes)
     assessment = None
     if labelled:
         shape, assessment = assess(rows, int(seed), tell, first)

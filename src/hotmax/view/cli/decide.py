@@ -20,6 +20,7 @@ from hotmax.view.cli.options import (
     Flag,
     Input,
     check_free,
+    check_same_names,
 )
 from hotmax.view.cli.output import progress, say, say_json
 from hotmax.view.cli.row_errors import naming_the_file
@@ -223,6 +224,7 @@ def compare(
         for one in (first, second):
             if not one.has_labels:
                 raise ValueError(f"{one.name} has no labels, which a comparison needs: --labels")
+        check_same_names(a, first.class_names, b, second.class_names)
         p, q = (
             probabilities_of(one, path)
             for one, path in ((first, calibrator_a), (second, calibrator_b))

@@ -181,6 +181,19 @@ class Input:
         )
 
 
+def check_same_names(
+    a: str, first: tuple[str, ...] | None, b: str, second: tuple[str, ...] | None
+) -> None:
+    """Raise if two files have the same number of classes, and other names, or another order."""
+    if first and second and len(first) == len(second) and first != second:
+        at = next(i for i, (one, two) in enumerate(zip(first, second, strict=True)) if one != two)
+        raise ValueError(
+            f"{a} and {b} do not have the same classes in the same order: class {at} is "
+            f"{first[at]!r} in one and {second[at]!r} in the other; --columns chooses an order, "
+            "and --class-names gives both the same names"
+        )
+
+
 COMMON, READING, BLOCK_READING = Common(), Reading(), BlockReading()  # the defaults
 SMALL_FILE = 1 << 26  # bytes up to which a single file is read whole
 

@@ -12,6 +12,7 @@ import numpy as np
 from cyclopts import Parameter
 
 import hotmax as hm
+from hotmax._core.class_labels import integer_names
 from hotmax.view.cli.options import (
     BLOCK_READING,
     COMMON,
@@ -21,6 +22,7 @@ from hotmax.view.cli.options import (
     Flag,
     Input,
     check_free,
+    check_same_names,
 )
 from hotmax.view.cli.output import progress, say, say_json
 from hotmax.view.cli.row_errors import naming_the_file
@@ -103,12 +105,13 @@ def report(
             more = reading.read(test)
             if more.labels is None:
                 raise ValueError(f"{test} has no labels, which a test set needs: --labels")
-            others = more.logits, more.labels
+            check_same_names(found.name, found.class_names, test, more.class_names)
+            others = more.logits, as_named(more.labels, found.class_names)
         with naming_the_file(found):
             logits, labels = found.arguments
             result = hm.report(
                 logits,
-                labels,
+                as_named(labels, found.class_names),
                 found.class_names,
                 title=title,
                 seed=seed,
@@ -125,6 +128,12 @@ def report(
         say(*story, *read_as, *str(result).splitlines(), "", f"written: {out}")
     if open and not webbrowser.open(out.resolve().as_uri()):
         raise OSError(f"no browser could be opened; the page is {out}")
+
+
+def as_named(labels: Any, names: tuple[str, ...] | None) -> Any:
+    """Numbers of classes, as `hm.report` takes labels: as names, where these are whole numbers."""
+    known = integer_names(names)
+    return labels if known is None or labels is None else known[labels]
 
 
 def groups_of(by: str, files: tuple[str, ...]) -> Any:
