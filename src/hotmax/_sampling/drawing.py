@@ -72,21 +72,28 @@ class Draw:
     edits: RowEdits = field(default_factory=RowEdits)
     mu: Array = field(default_factory=lambda: NO_MU)
 
-    def arguments(self, block: Block, steps: filters.Steps) -> tuple[Any, ...]:
-        """Those that the kernels share, for the rows of a block."""
+    def compute(
+        self, kernel: Any, block: Block, steps: filters.Steps, outs: tuple[Array, ...], *more: Any
+    ) -> None:
+        """Call a kernel for the rows of a block, with the arguments that all share and scratch."""
         rows, n = block.rows, self.plan.classes
         numbers = steps.numbers if len(steps.numbers) == 1 else steps.numbers[rows]
-        keys, counted, streams = self.seeds.part(rows)
-        return (
+        scratch = borrow("candidates", 6 * n, FLOAT64)
+        edited = borrow("edited", n if self.edits else 0, block.x.dtype)
+        kernel(
+            block.x,
+            *outs,
             block.temperatures,
-            keys,
-            counted,
-            streams,
+            *self.seeds.part(rows),
             self.mu[rows],
             filters.Steps(steps.codes, numbers),
             self.edits.part(rows),
-            np.empty(n if self.edits else 0, block.x.dtype),
+            edited,
+            candidates_in(scratch),
+            *more,
         )
+        release("candidates", scratch, KEPT)
+        release("edited", edited, KEPT)
 
     def sample(
         self,
@@ -113,10 +120,8 @@ class Draw:
                     0, len(x),
                 )  # fmt: skip
             else:
-                own, scratch = logs[block.rows], borrow("candidates", 6 * plan.classes, FLOAT64)
-                given = (*self.arguments(block, steps), candidates_in(scratch))
-                sample_rows(x, drawn, own, *given, first_tie, replace)
-                release("candidates", scratch, KEPT)
+                outs = drawn, logs[block.rows]
+                self.compute(sample_rows, block, steps, outs, first_tie, replace)
 
         if plan.classes == 0:
             out[:] = NO_CLASS
@@ -139,10 +144,8 @@ class Draw:
         steps = self.program.for_rows(plan)
 
         def visit(block: Block) -> None:
-            scratch = borrow("candidates", 6 * plan.classes, FLOAT64)
-            given = (*self.arguments(block, steps), candidates_in(scratch))
-            truncate_rows(block.x, flat[block.rows], *given, status[block.rows])
-            release("candidates", scratch, KEPT)
+            outs = (flat[block.rows],)
+            self.compute(truncate_rows, block, steps, outs, status[block.rows])
 
         if plan.classes:
             plan.for_blocks(visit, least=ROWS_TOGETHER)
@@ -183,7 +186,10 @@ def edits_of(
 ) -> RowEdits:
     """Biases and penalties of the rows of a plan; those with nothing to act on are left out."""
     given = check_penalties(penalties)
-    active = any(np.any(given[name] != NO_PENALTY[name]) for name in given)
+    active = any(
+        number.any() if isinstance(number, np.ndarray) else number
+        for number in (given[name] != NO_PENALTY[name] for name in given)
+    )
     if active and tokens is None:
         raise ValueError("tokens must be given: penalties act on those so far")
     history, table = NO_TOKENS, np.array([[1.0, 0.0, 0.0]])

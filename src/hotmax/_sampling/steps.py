@@ -169,7 +169,7 @@ class Step:
     @property
     def is_off(self) -> bool:
         first = self.numbers[0] if self.numbers else 0.0
-        return bool(np.isnan(first).all())
+        return bool(np.isnan(first).all()) if isinstance(first, np.ndarray) else first != first
 
 
 @dataclass(frozen=True)

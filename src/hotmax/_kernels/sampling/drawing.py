@@ -78,12 +78,11 @@ def sample_rows(
     """
     value, index, weights = candidates.value, candidates.index, candidates.weights
     totals = np.empty((-(-x.shape[1] // WEIGHT_BLOCK), 2))
-    counts = np.zeros(edited.size, np.int64)
     for r in range(x.shape[0]):
         own_temperature, key, stream = of_row(temperature, r), of_row(keys, r), of_row(streams, r)
         source = x[r]
         if edited.size:
-            edit_row(x[r], r, own_temperature, edits, counts, edited)
+            edit_row(x[r], r, own_temperature, edits, index, edited)
             source = edited
         coin = uniform(key, rows[r], 0, stream + COIN)[0]
         surprise = mu[r] if mu.size else 0.0
@@ -126,12 +125,11 @@ def truncate_rows(
     """Rows with -inf where the steps cut (inf at a temperature below 0). out may be x."""
     n = x.shape[1]
     index = candidates.index
-    counts = np.zeros(edited.size, np.int64)
     for r in range(x.shape[0]):
         t = of_row(temperature, r)
         source = x[r]
         if edited.size:
-            edit_row(x[r], r, t, edits, counts, edited)
+            edit_row(x[r], r, t, edits, index, edited)
             source = edited
         coin = uniform(of_row(keys, r), rows[r], 0, of_row(streams, r) + COIN)[0]
         surprise = mu[r] if mu.size else 0.0

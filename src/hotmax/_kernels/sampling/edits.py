@@ -38,7 +38,7 @@ def edit_row(x, r, temperature, edits, counts, out):
     """out = the logits of row r with biases added, then tokens so far penalized.
 
     They are rounded to the type of out after each of both. A bias of -inf forbids a class; no other
-    changes what is infinite. counts: zeros, one for each class.
+    changes what is infinite. counts: scratch, one int for each class.
     """
     forbidden = math.copysign(np.inf, -temperature)
     for i in range(x.size):
@@ -52,6 +52,9 @@ def edit_row(x, r, temperature, edits, counts, out):
         elif abs(value) < np.inf:
             out[token] = value + bias
     part, penalties = line_of(edits.bounds, r), line_of(edits.penalties, r)
+    for j in range(part[0], part[1]):
+        if edits.tokens[j] >= 0:
+            counts[edits.tokens[j]] = 0
     for j in range(part[0], part[1]):
         if edits.tokens[j] >= 0:
             counts[edits.tokens[j]] += 1

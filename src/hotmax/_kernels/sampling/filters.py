@@ -2,7 +2,8 @@
 
 A row is first copied into a list of candidates (value, class), in order of their classes, and in
 float64 whatever its type. A step marks the candidates that stay (`stays`), and `compact` moves them
-to the front. At least one candidate always stays. `apply_step` is where each filter cuts.
+to the front. At least one candidate always stays. `apply_step` is where each filter cuts. The
+classes are written once candidates are gone: until then they are 0, 1, 2 and so on.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from hotmax._kernels.compiler.compiling import inline, kernel
 from hotmax._kernels.sampling.inversion import exp_weights, total_of
-from hotmax._kernels.sampling.selection import find_cut, min_and_max
+from hotmax._kernels.sampling.selection import cut_by_buckets, find_cut, min_and_max
 from hotmax._kernels.softmax.float32 import row_maximum
 from hotmax._kernels.softmax.limits import sign_of
 
@@ -52,7 +53,7 @@ class Candidates(NamedTuple):
     """The candidates of one row, and workspace of the same length for the filters."""
 
     value: Any  # logits, negated below temperature 0
-    index: Any  # classes, ascending
+    index: Any  # classes, ascending; only in use while there are fewer candidates than classes
     stays: Any  # bools that a step sets
     weights: Any
     keys: Any
@@ -85,15 +86,14 @@ def load_candidates(x, sign, candidates):
 
     Where some are +inf, they are the only candidates, with value 0.
     """
-    value, index, stays = candidates.value, candidates.index, candidates.stays
+    value, stays = candidates.value, candidates.stays
     m = row_maximum(x, sign)
     if m != m or m == -np.inf:
         return 0, m
-    for i in range(x.size):
-        value[i] = sign * x[i]
-        index[i] = i
     n = x.size
-    if m == np.inf or min_and_max(value[:n])[0] == -np.inf:
+    for i in range(n):
+        value[i] = sign * x[i]
+    if m == np.inf or row_maximum(x, -sign) == np.inf:
         for i in range(n):
             stays[i] = value[i] == np.inf if m == np.inf else value[i] > -np.inf
         n = compact(candidates, n)
@@ -108,11 +108,11 @@ def load_candidates(x, sign, candidates):
 def compact(candidates, n):
     """Move the candidates that stay to the front. Returns their number."""
     value, index, stays = candidates.value, candidates.index, candidates.stays
-    count = 0
+    count, is_whole = 0, n == value.size
     for i in range(n):
         if stays[i]:
             value[count] = value[i]
-            index[count] = index[i]
+            index[count] = i if is_whole else index[i]
             count += 1
     return count
 
@@ -220,6 +220,16 @@ def lowest_at_least(value, m, temperature, log_bound):
     return lowest
 
 
+@inline
+def lowest_needed(share, total, n, m, temperature):
+    """A logit below which top-p need not look: all weights there are at most half of what it cuts.
+
+    The other half is far above what rounding takes from n weights, or else the bound is -inf.
+    """
+    cut = 1.0 - share
+    return m + temperature * math.log(0.5 * cut * total / n) if cut > 2.0**-16 else -np.inf
+
+
 @kernel
 def apply_step(step, numbers, own, coin, candidates, n, m, t):
     """(n, m, t) after one step: how many candidates stay, their maximum and the temperature.
@@ -255,7 +265,8 @@ def apply_step(step, numbers, own, coin, candidates, n, m, t):
     exp_weights(v, w, m, t)
     total = total_of(w)
     if step == TOP_P:
-        cut, needed = find_cut(v, w, numbers[0] * total, False, scratch, keys)
+        bound = lowest_needed(numbers[0], total, n, m, t)
+        cut, needed = cut_by_buckets(v, w, numbers[0] * total, False, scratch, keys, bound)
         keep_top(v, cut, needed, ties, stays)
     elif step == EPSILON:
         keep_from(v, m, t, math.log(numbers[0] * total), stays)
@@ -299,4 +310,7 @@ def filter_row(x, r, temperature, mu, coin, steps, candidates):
             step = steps.codes[s]
             own = mu if step == MIROSTAT else temperature
             n, m, t = apply_step(step, numbers[s], own, coin, candidates, n, m, t)
+    if n == candidates.value.size:
+        for i in range(n):
+            candidates.index[i] = i
     return n, m, t

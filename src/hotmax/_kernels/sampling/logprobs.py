@@ -41,7 +41,7 @@ def sift_down(values, indices, start, size):
 
 
 @kernel
-def offer(values, indices, count, value, index):
+def put(values, indices, count, value, index):
     """Put an entry into the heap, or in the place of the last of a full one. Their number."""
     if count < values.size:
         values[count], indices[count] = value, index
@@ -49,9 +49,17 @@ def offer(values, indices, count, value, index):
         if count == values.size:
             for start in range(count // 2 - 1, -1, -1):
                 sift_down(values, indices, start, count)
-    elif value > values[0]:
+    else:
         values[0], indices[0] = value, index
         sift_down(values, indices, 0, count)
+    return count
+
+
+@inline
+def offer(values, indices, count, value, index):
+    """The same, unless the heap is full of others; most are, and cost no call."""
+    if count < values.size or value > values[0]:
+        return put(values, indices, count, value, index)
     return count
 
 

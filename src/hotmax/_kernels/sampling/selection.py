@@ -15,6 +15,7 @@ from hotmax._kernels.simd.vectors import maximum
 
 BUCKETS = 1024
 INSERTION_SORT = 48  # up to so many keys are sorted
+MANY_KEYS = 4096  # from so many on, those that cannot be needed are left out of the buckets
 MAXIMA_GROUP = 128  # keys that share one maximum, where few are wanted of many
 
 
@@ -38,9 +39,15 @@ def min_and_max(keys):
 
 
 @inline
+def depth_of(key, highest, size, scale):
+    """0 for the largest key to BUCKETS for the smallest, not rounded."""
+    return (highest * size - key * size) * scale
+
+
+@inline
 def bucket_of(key, highest, size, scale):
     """0 for the largest key to BUCKETS - 1 for the smallest."""
-    return min(np.int64((highest * size - key * size) * scale), BUCKETS - 1)
+    return min(np.int64(depth_of(key, highest, size, scale)), BUCKETS - 1)
 
 
 @kernel
@@ -79,6 +86,20 @@ def take_bucket(keys, weights, bucket, highest, size, scale, scratch_keys, scrat
 
 
 @kernel
+def take_upper(keys, weights, depth, highest, size, scale, scratch_keys, scratch_weights):
+    """Copy the keys of the buckets above `depth`, in order. Returns their number.
+
+    All are written and only those count: a branch would often be mispredicted.
+    """
+    count = 0
+    for i in range(keys.size):
+        scratch_keys[count] = keys[i]
+        scratch_weights[count] = weights[i]
+        count += 1 if depth_of(keys[i], highest, size, scale) < depth else 0
+    return count
+
+
+@kernel
 def take_largest(keys, wanted, scratch_keys, scratch_weights):
     """Copy keys that include the `wanted` largest. Returns their number.
 
@@ -91,7 +112,7 @@ def take_largest(keys, wanted, scratch_keys, scratch_weights):
         for i in range(g * MAXIMA_GROUP, (g + 1) * MAXIMA_GROUP):
             highest = maximum(highest, keys[i])
         maxima[g] = highest
-    bound = cut_by_buckets(maxima, None, wanted, False, scratch_keys, scratch_weights)[0]
+    bound = cut_by_buckets(maxima, None, wanted, False, scratch_keys, scratch_weights, -np.inf)[0]
     count = 0
     for g in range(groups + 1):
         if g == groups or maxima[g] >= bound:
@@ -133,8 +154,8 @@ def ties_needed(weights, count, above, target, strict):
 
 
 @kernel
-def cut_by_buckets(keys, weights, target, strict, scratch_keys, scratch_weights):
-    """find_cut without the shortcut for few of many.
+def cut_by_buckets(keys, weights, target, strict, scratch_keys, scratch_weights, bound):
+    """find_cut without the shortcut for few of many. The cut must be above `bound`, maybe -inf.
 
     Without keys, or with one that is not finite, the cut is nan: nan has no bucket, and the loop
     would not end.
@@ -154,6 +175,14 @@ def cut_by_buckets(keys, weights, target, strict, scratch_keys, scratch_weights)
         # The difference of large keys overflows, and the inverse of a tiny one does.
         size = 2.0**500 if highest - lowest < 2.0**-500 else 0.5
         scale = BUCKETS / (highest * size - lowest * size)
+        if weights is not None:
+            depth = depth_of(bound, highest, size, scale)
+            if count > MANY_KEYS and depth < BUCKETS - 1:  # whole buckets, for the same sums
+                depth = np.floor(depth) + 1.0
+                count = take_upper(
+                    keys, weights, depth, highest, size, scale, scratch_keys, scratch_weights
+                )
+                keys, weights = scratch_keys[:count], scratch_weights[:count]
         fill_buckets(keys, weights, highest, size, scale, sums)
         bucket, above = bucket_reached(sums, above, target, strict)
         count = take_bucket(
@@ -176,4 +205,4 @@ def find_cut(keys, weights, target, strict, scratch_keys, scratch_weights):
     if weights is None and keys.size > 16 * MAXIMA_GROUP and target * 8 * MAXIMA_GROUP < keys.size:
         count = take_largest(keys, target, scratch_keys, scratch_weights)
         keys = scratch_keys[:count]
-    return cut_by_buckets(keys, weights, target, strict, scratch_keys, scratch_weights)
+    return cut_by_buckets(keys, weights, target, strict, scratch_keys, scratch_weights, -np.inf)
