@@ -134,6 +134,20 @@ def calibrated() -> Any:
     return hm.calibration.TemperatureScaling().fit(MANY, MANY_LABELS)
 
 
+GROUPS = np.arange(60) % 2
+GROUPED = {"logits": MANY, "targets": MANY_LABELS, "groups": GROUPS}
+YES_OR_NO = {"logits": MANY[:, 0], "targets": (MANY[:, 0] / 2 + OTHER[0, 0] > 0).astype(int)}
+YES_OR_NO["targets"][::7] = 1 - YES_OR_NO["targets"][::7]
+
+
+def sigmoids(**given: Any) -> Any:
+    return hm.calibration.SigmoidCalibrator().fit(**given)
+
+
+def grouped(**given: Any) -> Any:
+    return hm.calibration.GroupTemperatureScaling().fit(**given)
+
+
 def classifier() -> Any:
     return LogisticRegression().fit(FEATURES, MANY_LABELS)
 
@@ -381,6 +395,41 @@ TABLE: dict[str, Entry] = {
         lambda **given: hm.calibration.calibrate(classifier(), **TRAINING).predict_proba(**given),
         {"X": FEATURES},
         {"X": refused},
+    ),
+    "calibration.as_two_classes": Entry(
+        hm.calibration.as_two_classes, {"outputs": MANY[:, 0]}, {"outputs": refused}
+    ),
+    "calibration.SigmoidCalibrator.fit": Entry(
+        lambda **given: sigmoids(**given).predict_proba(MANY[:, 0]),
+        YES_OR_NO,
+        {"logits": refused, "targets": refused, "sample_weight": ZERO},
+        WEIGHED,
+    ),
+    "calibration.SigmoidCalibrator.predict": Entry(
+        lambda **given: sigmoids(**YES_OR_NO).predict(**given),
+        {"logits": MANY[:, 0]},
+        {"logits": refused},
+    ),
+    "calibration.SigmoidCalibrator.predict_proba": Entry(
+        lambda **given: sigmoids(**YES_OR_NO).predict_proba(**given),
+        {"logits": MANY[:, 0]},
+        {"logits": refused},
+    ),
+    "calibration.GroupTemperatureScaling.fit": Entry(
+        lambda **given: grouped(**given).temperatures_,
+        GROUPED,
+        {"logits": left_out, "targets": ignored, "groups": refused, "sample_weight": ZERO},
+        WEIGHED,
+    ),
+    "calibration.GroupTemperatureScaling.predict": Entry(
+        lambda **given: grouped(**GROUPED).predict(**given),
+        {"logits": MANY, "groups": GROUPS},
+        {"logits": left_out, "groups": refused},
+    ),
+    "calibration.GroupTemperatureScaling.predict_proba": Entry(
+        lambda **given: grouped(**GROUPED).predict_proba(**given),
+        {"logits": MANY, "groups": GROUPS},
+        {"logits": left_out, "groups": refused},
     ),
     "calibration.Calibrator.fit": measured(
         lambda **given: hm.calibration.TemperatureScaling().fit(**given).parameters_, "temperature"

@@ -31,6 +31,7 @@ OF_TORCH = (
     "_backends/torch_losses.py",
     "_backends/torch_attention.py",
     "_backends/torch_tensors.py",
+    "_backends/torch_calibrators.py",
     "_backends/torch_operators.py",
     "integrations/transformers.py",
     "integrations/vllm.py",

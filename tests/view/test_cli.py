@@ -153,7 +153,7 @@ def test_names_that_would_move_the_cursor(right):
         (("calibrate",), "requires an argument"),
         (("calibrate", "nothere.npz"), "there is no file nothere.npz"),
         (("apply", "a.json", "b.npz"), "--out"),
-        (("apply", "a.json", "b.npz", "--out", "c.csv"), "must end in .npz"),
+        (("apply", "a.json", "b.npz", "--out", "c.txt"), "must end in one of .npz"),
         (("apply", "a.json", "b.npz", "--out", "c.npz"), "there is no file a.json"),
         (("report", "nothere.npz"), "there is no file nothere.npz"),
         (("laws", "--of", "nobody"), "subject must be one of"),

@@ -102,6 +102,7 @@ def test_ctrl_c_while_it_is_imported():
 
         sys.meta_path.insert(0, Interrupt())
         import hotmax_command
+        sys.argv = ["hotmax", "softmax", "1", "2"]
         sys.exit(hotmax_command.main())
     """
     done = python(code)

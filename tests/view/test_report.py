@@ -42,7 +42,8 @@ def test_calibrators_are_those_of_the_library(result):
     """Fitted to all fitting rows, since these are few, and applied to the scoring rows."""
     scored = {one.method for one in result.assessment.scores}
     assert scored == {
-        "none", "temperature", "ensemble", "vector", "matrix", "dirichlet", "histogram", "isotonic"
+        "none", "temperature", "ensemble", "vector", "matrix", "dirichlet", "histogram", "isotonic",
+        "class_temperature", "quadratic", "softplus", "spline",
     }  # fmt: skip
     for method in ("vector", "isotonic", "histogram"):
         calibrator = hm.calibration.Calibrator(method).fit(Z[FITTING], Y[FITTING])

@@ -276,9 +276,15 @@ DECIDE: dict[str, Values] = {
     "input": only("logits"),
 }
 
+OUTPUTS: dict[str, Values] = {
+    "outputs": lambda s: (s.array(1),),
+    "input": only("logits"),
+}
+
 TABLES: dict[str, dict[str, Values]] = {
     **dict.fromkeys(LOGITS, LOGITS),
     "a": COMPARE,
+    "outputs": OUTPUTS,
     "probabilities": DECIDE,
     "q": ATTENTION,
     "hidden": LINEAR,

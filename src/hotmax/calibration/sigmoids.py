@@ -39,8 +39,11 @@ def as_two_classes(outputs: object, *, input: str = "logits") -> Array:
 
     Example:
         >>> import hotmax as hm
-        >>> hm.calibration.nll(hm.calibration.as_two_classes([2.0, -1.0]), [1, 1]).round(4)
-        np.float64(0.7201)
+        >>> hm.calibration.as_two_classes([2.0, -1.0])
+        array([[ 0.,  2.],
+               [ 0., -1.]])
+        >>> round(hm.calibration.nll(hm.calibration.as_two_classes([2.0, -1.0]), [1, 1]), 4)
+        0.7201
     """
     refuse_masked(outputs, "outputs")
     x = np.asarray(outputs)
@@ -86,7 +89,7 @@ class SigmoidCalibrator(BaseEstimator):  # type: ignore[misc]
         >>> labels = logits / 2 + rng.logistic(size=logits.shape) > 0
         >>> fitted = hm.calibration.SigmoidCalibrator().fit(logits, labels)
         >>> [round(one.temperature_, 1) for one in fitted.calibrators_]
-        [2.2, 2.0, 2.2]
+        [2.0, 2.0, 2.1]
         >>> fitted.predict_proba(logits).shape
         (500, 3)
     """
