@@ -223,3 +223,12 @@ def test_the_text_and_html():
     assert str(fit).startswith("temperature ")
     assert "95 %" in str(fit)
     assert fit._repr_html_().startswith("<pre>")
+
+
+def test_an_ensemble_of_separable_rows_is_never_certain():
+    """Few rows without an error have the temperature 0; mixed, they must not give a class 0."""
+    x = np.array([[3.0, 0.0], [2.0, 1.0], [0.0, 2.0]] * 4)
+    assert fit_temperature(x, x.argmax(1)).temperature == 0.0
+    fitted = hm.calibration.Calibrator("ensemble").fit(x, x.argmax(1))
+    assert 0.0 < fitted.parameters_["temperature"] < np.inf
+    assert (fitted.predict_proba(x) > 0.0).all()

@@ -80,8 +80,8 @@ def apply_temperature(x: Array, parameters: Parameters) -> Array:
 def fit_ensemble(examples: Examples, penalty: float, bins: int) -> Parameters:
     examples = used(examples)
     temperature = fit_examples(examples).temperature
-    if is_limit(temperature):
-        return {"temperature": temperature, "shares": np.array([1.0, 0.0, 0.0])}
+    if is_limit(temperature):  # of few rows, on which T = 0 would be sure and sometimes wrong
+        temperature = steady_temperature(examples)
     temperature, shares = fit_mixture(examples, temperature, penalty, True)
     return {"temperature": temperature, "shares": shares}
 
