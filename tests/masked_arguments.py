@@ -135,7 +135,11 @@ def calibrated() -> Any:
 
 
 GROUPS = np.arange(60) % 2
-GROUPED = {"logits": MANY, "targets": MANY_LABELS, "groups": GROUPS}
+GROUPED = {
+    "logits": MANY,
+    "targets": np.where(np.arange(60) % 5, MANY.argmax(1), MANY_LABELS),
+    "groups": GROUPS,
+}
 YES_OR_NO = {"logits": MANY[:, 0], "targets": (MANY[:, 0] / 2 + OTHER[0, 0] > 0).astype(int)}
 YES_OR_NO["targets"][::7] = 1 - YES_OR_NO["targets"][::7]
 
@@ -418,18 +422,18 @@ TABLE: dict[str, Entry] = {
     "calibration.GroupTemperatureScaling.fit": Entry(
         lambda **given: grouped(**given).temperatures_,
         GROUPED,
-        {"logits": left_out, "targets": ignored, "groups": refused, "sample_weight": ZERO},
+        {"logits": refused, "targets": refused, "groups": refused, "sample_weight": ZERO},
         WEIGHED,
     ),
     "calibration.GroupTemperatureScaling.predict": Entry(
         lambda **given: grouped(**GROUPED).predict(**given),
         {"logits": MANY, "groups": GROUPS},
-        {"logits": left_out, "groups": refused},
+        {"logits": refused, "groups": refused},
     ),
     "calibration.GroupTemperatureScaling.predict_proba": Entry(
         lambda **given: grouped(**GROUPED).predict_proba(**given),
         {"logits": MANY, "groups": GROUPS},
-        {"logits": left_out, "groups": refused},
+        {"logits": refused, "groups": refused},
     ),
     "calibration.Calibrator.fit": measured(
         lambda **given: hm.calibration.TemperatureScaling().fit(**given).parameters_, "temperature"

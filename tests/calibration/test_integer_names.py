@@ -6,7 +6,7 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
-import torch
+from optional import torch
 from sklearn.linear_model import LogisticRegression
 
 import hotmax as hm

@@ -100,6 +100,8 @@ class GroupTemperatureScaling(BaseEstimator):  # type: ignore[misc]
         Raises:
             ValueError: If the temperature of all rows is a limit, 0 or inf.
         """
+        refuse_masked(logits, "logits")
+        refuse_masked(targets, "targets")
         examples = read(logits, targets, sample_weight=sample_weight, input=self.input)
         names = group_names(groups, examples.rows)
         weighted = examples.weight_of_rows() > 0.0
@@ -136,6 +138,7 @@ class GroupTemperatureScaling(BaseEstimator):  # type: ignore[misc]
         """Calibrated probabilities, float64; `groups` has an entry for each row."""
         if not hasattr(self, "temperatures_"):
             raise NotFittedError("this GroupTemperatureScaling is not fitted yet: call fit first")
+        refuse_masked(logits, "logits")
         x, mask = read_rows(logits, where=None, input=self.input, suspicious=False)
         if x.shape[1] != self.n_features_in_:
             raise ValueError(f"logits must have {self.n_features_in_} classes, got {x.shape[1]}")

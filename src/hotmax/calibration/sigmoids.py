@@ -104,6 +104,7 @@ class SigmoidCalibrator(BaseEstimator):  # type: ignore[misc]
         self, logits: object, targets: object, sample_weight: object = None
     ) -> SigmoidCalibrator:
         """Fit to outputs (rows,) or (rows, labels) and targets of that shape, 0 or 1."""
+        refuse_masked(logits, "logits")
         x = as_two_classes(logits, input=self.input)
         if x.ndim not in (2, 3) or 0 in x.shape:
             raise ValueError(
@@ -131,6 +132,7 @@ class SigmoidCalibrator(BaseEstimator):  # type: ignore[misc]
         """The calibrated probabilities of "yes", float64, in the shape of the outputs."""
         if not hasattr(self, "calibrators_"):
             raise NotFittedError("this SigmoidCalibrator is not fitted yet: call fit first")
+        refuse_masked(logits, "logits")
         x = as_two_classes(logits, input=self.input)
         wanted = "(rows,)" if self.binary_ else f"(rows, {self.n_features_in_})"
         if x.ndim != (2 if self.binary_ else 3) or (

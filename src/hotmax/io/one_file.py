@@ -82,7 +82,7 @@ def is_array_of_labels(labels: object) -> bool:
     """Are these the labels themselves, and not the name of where they are?"""
     if labels is None or isinstance(labels, str | os.PathLike):
         return False
-    if not isinstance(labels, list | tuple) and not hasattr(labels, "__len__"):
+    if not isinstance(labels, list | tuple) and not hasattr(labels, "shape"):
         raise TypeError(
             "labels must be the name of an array or column, a file, or an array with a label for "
             f"each row, got {type(labels).__name__}"
