@@ -36,7 +36,7 @@ from hotmax._kernels.softmax.tiles import LONGEST_TILED
 
 ndarray, empty = np.ndarray, np.empty
 LAST = -1  # Python has one object for it, so `is` tells it from -1.0 at once
-SMALL = 8192  # entries that are not worth sharing (4 microseconds), nor releasing the GIL for
+SMALL = 8192  # entries that are not worth sharing (over 3 microseconds), nor releasing the GIL for
 
 # Calls of kernels on small arrays, by the number of dimensions: None until they are needed.
 Calls = list[Callable[..., None] | None]
