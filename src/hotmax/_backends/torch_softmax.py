@@ -21,7 +21,7 @@ from hotmax._backends.operation import OPERATIONS
 from hotmax._backends.protocol import Arguments, ArrayOperation
 from hotmax._backends.torch_tensors import is_batched, is_compiling, is_wrapped
 from hotmax._core.arrays import Array
-from hotmax._core.kernel_choice import route_of
+from hotmax._core.kernel_choice import address_of_kernel
 from hotmax._core.row_functions import LAST, SMALL
 from hotmax._core.rows import STEP
 from hotmax._core.threads import for_ranges
@@ -94,7 +94,7 @@ def compute_small_tensor(
 ) -> torch.Tensor:
     out = x.new_empty(x.shape[:-1]) if operation.reduces else empty_like(x)
     classes = x.shape[-1]
-    function = route_of(operation.kernels, x.dtype is FLOAT32, classes)  # type: ignore[arg-type]
+    function = address_of_kernel(operation.kernels, x)  # type: ignore[arg-type]
     at = x.data_ptr(), out.data_ptr()
     address_call()(function, *at, x.numel() // classes, classes, temperature)
     return out
