@@ -121,11 +121,14 @@ def test_an_edited_kernel_is_compiled(installed):
 
 
 def test_first_calls_are_fast(installed, capsys):
+    """A report fits every calibrator, which takes longer: its first call waits no longer for it."""
     found = installed("first_calls", str(SECONDS))
-    times = {name: seconds for name, (seconds, _) in found.items()}
-    slowest = sorted(times, key=times.get, reverse=True)
+    assert {name: compiled for name, (*_, compiled) in found.items() if compiled} == {}
+    assert len(found) > 60
+    work = {name: second if name == "report" else 0.0 for name, (_, second, _) in found.items()}
+    waits = {name: first - work[name] for name, (first, *_) in found.items()}
+    slowest = sorted(waits, key=waits.get, reverse=True)
     with capsys.disabled():
-        print("\nslowest first calls:", *(f"{name} {times[name]:.2f} s" for name in slowest[:5]))
-    assert {name: compiled for name, (_, compiled) in found.items() if compiled} == {}
-    assert len(times) > 60
-    assert times[slowest[0]] <= SECONDS, slowest[0]
+        print("\nslowest first calls:", *(f"{name} {waits[name]:.2f} s" for name in slowest[:5]))
+        print(f"a report: {found['report'][0]:.2f} s, and again {found['report'][1]:.2f} s")
+    assert waits[slowest[0]] <= SECONDS, slowest[0]
