@@ -46,14 +46,11 @@ is_grad_enabled, empty_like = torch.is_grad_enabled, torch.empty_like
 FLOAT32, FLOAT64 = torch.float32, torch.float64
 
 
-def is_small(x: torch.Tensor) -> bool:
-    """A few contiguous numbers that kernels may read: only their address goes there.
-
-    A view for NumPy and one back would take twice as long.
-    """
+def is_everyday(x: torch.Tensor) -> bool:
+    """Contiguous numbers that kernels may read as they are."""
     return (
         (x.dtype is FLOAT32 or x.dtype is FLOAT64)
-        and 0 < x.numel() <= SMALL
+        and x.numel() > 0
         and x.is_contiguous()
         and tensors.is_direct(x)
         and not x.is_neg()
@@ -62,7 +59,7 @@ def is_small(x: torch.Tensor) -> bool:
 
 
 def run_everyday(operation: ArrayOperation, arguments: Arguments) -> torch.Tensor | None:
-    """A small tensor, its last axis, and a number for the temperature."""
+    """An everyday tensor, its last axis, and a number for the temperature."""
     x, temperature = arguments["x"], arguments["temperature"]
     if (
         type(temperature) is not float
@@ -70,7 +67,7 @@ def run_everyday(operation: ArrayOperation, arguments: Arguments) -> torch.Tenso
         or arguments["axis"] is not LAST
         or arguments["where"] is not None
         or arguments["out"] is not None
-        or not is_small(x)
+        or not is_everyday(x)
     ):
         return None
     if operation.reduces and (
@@ -86,12 +83,16 @@ def run_everyday(operation: ArrayOperation, arguments: Arguments) -> torch.Tenso
             x, temperature, None, operation.name, (x.ndim - 1,)
         )
         return result
-    return compute_small_tensor(operation, x, temperature)
+    return compute_everyday(operation, x, temperature)
 
 
-def compute_small_tensor(
+def compute_everyday(
     operation: ArrayOperation, x: torch.Tensor, temperature: float
 ) -> torch.Tensor:
+    if x.nbytes > SMALL:
+        values = operation.function(x.detach().numpy(), temperature=temperature)
+        return torch.from_numpy(values) if type(values) is np.ndarray else x.new_tensor(values)
+    # Only addresses go to a kernel: a view for NumPy and one back would take twice as long.
     out = x.new_empty(x.shape[:-1]) if operation.reduces else empty_like(x)
     classes = x.shape[-1]
     function = address_of_kernel(operation.kernels, x)  # type: ignore[arg-type]
@@ -122,16 +123,18 @@ def family_value(
     return compute_family(x, temperature, where, name, axes)
 
 
-def is_everyday(x: torch.Tensor, temperature: Any, where: Any, axes: tuple[int, ...]) -> bool:
-    return where is None and type(temperature) is float and axes == (x.ndim - 1,) and is_small(x)
-
-
 def compute_family(
     x: torch.Tensor, temperature: Any, where: Any, name: str, axes: tuple[int, ...]
 ) -> torch.Tensor:
     operation = OPERATIONS[name]
-    if is_everyday(x, temperature, where, axes) and not operation.reduces:
-        return compute_small_tensor(operation, x, temperature)
+    if (
+        where is None
+        and type(temperature) is float
+        and axes == (x.ndim - 1,)
+        and is_everyday(x)
+        and not operation.reduces
+    ):
+        return compute_everyday(operation, x, temperature)
     arrays = {"x": x, "temperature": temperature, "where": where}
     if all(map(tensors.is_direct, tensors.tensors_in(arrays))):
         axis = -1 if axes == (x.ndim - 1,) else axes
@@ -171,7 +174,7 @@ class Differentiable(torch.autograd.Function):
             and all(map(tensors.is_direct, (x, y, g)))
             and not is_batched(g)
         ):
-            if saved is None and all(map(is_small, (x, y, g))):
+            if saved is None and x.nbytes <= SMALL and all(map(is_everyday, (x, y, g))):
                 return pull_back_small(x, y, g, ctx.number), None, None, None, None
             numbers = [ctx.number] if saved is None else saved.detach().double().numpy().reshape(-1)
             return softmax_vjp_by_kernel(x, y, g, np.asarray(numbers)), None, None, None, None

@@ -36,7 +36,7 @@ from hotmax._kernels.softmax.tiles import LONGEST_TILED
 
 ndarray, empty = np.ndarray, np.empty
 LAST = -1  # Python has one object for it, so `is` tells it from -1.0 at once
-SMALL = 8192  # entries that are not worth sharing (over 3 microseconds), nor releasing the GIL for
+SMALL = 1 << 16  # bytes that are not worth sharing (over 3 microseconds), nor releasing the GIL for
 
 # Calls of kernels on small arrays, by the number of dimensions: None until they are needed.
 Calls = list[Callable[..., None] | None]
@@ -60,7 +60,7 @@ def map_entries(
         and ((kind := x.dtype) is FLOAT32 or kind is FLOAT64)
         and (x.flags.carray or is_readable(x))
         and temperature == temperature
-        and (size := x.size) > 0
+        and (size := x.nbytes) > 0
         and (dimensions := x.ndim)
         and (out is None or can_write_directly(out, x))
     ):
@@ -193,7 +193,7 @@ def reduce_rows(
     ):
         classes = x.shape[-1]
         numbers = empty(size // classes, kind)
-        if size > SMALL:
+        if x.nbytes > SMALL:
             compute_all(kernels, x, numbers, temperature)
         else:
             if kind is FLOAT32:
