@@ -184,12 +184,12 @@ def call_on_values(
         return its.written(out, result)
     if backend is None or out is not None:
         return result
-    first, keep = arguments[declared.first], bool(declared.typed_by)
+    first, typed = arguments[declared.first], bool(declared.typed_by)
 
     def converted(part: Any) -> Any:
         if not isinstance(part, (np.ndarray, np.generic)):
             return part
-        return backend.from_numpy(part, first, keep_type=keep and part.dtype.kind in "fV")
+        return backend.from_numpy(part, first, keep_type=typed and part.dtype.kind in "fV")
 
     if not isinstance(result, tuple):
         return converted(result)

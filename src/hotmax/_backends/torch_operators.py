@@ -92,7 +92,7 @@ def _(
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: list[torch.Tensor]) -> None:
     name, *given = inputs[:5]
-    ctx.places = [place for place in gradients_of(name) if given[place] is not None]
+    ctx.differentiated = [place for place in gradients_of(name) if given[place] is not None]
     ctx.axis, ctx.shape = inputs[6], given[0].shape
     ctx.save_for_backward(*output[1:])
 
@@ -104,7 +104,7 @@ def _backward(ctx: Any, gradients: list[torch.Tensor | None]) -> tuple[Any, ...]
         if g.ndim:  # a loss for each row, whose gradient is that row's
             axes = normalize_axes(ctx.axis, len(ctx.shape))
             g = g.reshape([1 if a in axes else n for a, n in enumerate(ctx.shape)])
-        for place, gradient in zip(ctx.places, ctx.saved_tensors, strict=True):
+        for place, gradient in zip(ctx.differentiated, ctx.saved_tensors, strict=True):
             found[1 + place] = gradient * g.to(gradient.dtype)
     return tuple(found)
 

@@ -58,7 +58,7 @@ def program_of(settings: Settings, own: Settings, order: str | None) -> Program:
     """The steps of requests in the order of the sampler."""
     steps = list(settings.steps)
     if order is None:
-        places = [step.name for step in own.steps]
-        steps = [s for s in steps if s.name in places]
-        steps.sort(key=lambda step: places.index(step.name))
+        own_order = [step.name for step in own.steps]
+        steps = [s for s in steps if s.name in own_order]
+        steps.sort(key=lambda step: own_order.index(step.name))
     return program(steps, order)

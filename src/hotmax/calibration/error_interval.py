@@ -79,10 +79,10 @@ def l1_reach(
     varying = max(float(share @ gap**2) - ece**2, 0.0) / float(rows.sum())
     certain = np.maximum(gap - CERTAIN * deviation, 0.0)
     added = (np.abs(certain + noise) - certain) @ share
-    spread = math.sqrt(varying)
+    of_shares = math.sqrt(varying)
     above = NORMAL * math.sqrt(float((share * deviation) @ (share * deviation)) + varying)
     below = float(np.quantile(added, 0.975))
-    return math.hypot(below, NORMAL * spread), above
+    return math.hypot(below, NORMAL * of_shares), above
 
 
 def smooth_interval(cells: Array, value: float, width: float, rng: np.random.Generator) -> Estimate:

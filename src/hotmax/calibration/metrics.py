@@ -186,9 +186,9 @@ def ece(
     if asked.large:
         if binning not in BINNINGS:
             raise ValueError(f'binning must be "width" or "mass", got {binning!r}')
-        places = width_edges(bins) if binning == "width" else None
+        edges = width_edges(bins) if binning == "width" else None
         cells = asked.sums().cells.values()
-        sums = cells_in_bins(cells[cells[:, WEIGHT] > 0], bins, places)
+        sums = cells_in_bins(cells[cells[:, WEIGHT] > 0], bins, edges)
     else:
         rows = asked.scores()
         edges = edges_of(rows.confidence, rows.weights, bins, binning, rows.dtype)

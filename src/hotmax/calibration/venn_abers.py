@@ -82,11 +82,11 @@ def fit_venn_abers(examples: Examples, penalty: float, bins: int) -> Parameters:
     # A score around which nothing changes is no knot.
     pairs = np.stack([low, high])
     same = (pairs[:, 1::2] == pairs[:, :-2:2]).all(0) & (pairs[:, 1::2] == pairs[:, 2::2]).all(0)
-    keep = np.flatnonzero(~same) if not same.all() else np.array([0])
-    places = np.concatenate(
-        [np.stack([2 * keep, 2 * keep + 1], axis=1).ravel(), [2 * keep[-1] + 2]]
+    distinct = np.flatnonzero(~same) if not same.all() else np.array([0])
+    sides = np.concatenate(
+        [np.stack([2 * distinct, 2 * distinct + 1], axis=1).ravel(), [2 * distinct[-1] + 2]]
     )
-    return {"knots": scores[keep], "low": low[places], "high": high[places]}
+    return {"knots": scores[distinct], "low": low[sides], "high": high[sides]}
 
 
 def apply_venn_abers(x: Array, parameters: Parameters) -> Array:

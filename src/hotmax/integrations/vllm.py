@@ -152,14 +152,14 @@ class LogitsProcessor(V1):  # type: ignore[misc]
         """Draw for the rows whose requests ask for it. logits are changed in place."""
         if not self.rows:
             return logits
-        places = sorted(self.rows)
-        rows = [self.rows[place] for place in places]
+        indices = sorted(self.rows)
+        rows = [self.rows[place] for place in indices]
         for row in rows:
             row.request.step = len(row.output)
         tokens = [[*row.prompt, *row.output] for row in rows]
-        values = logits[torch.tensor(places, device=logits.device)]
+        values = logits[torch.tensor(indices, device=logits.device)]
         drawn = next_tokens(self.sampler, [row.request for row in rows], values, tokens)
-        return force(logits, places, drawn)
+        return force(logits, indices, drawn)
 
 
 def buffer_values(buffer: Any) -> torch.Tensor:
@@ -208,8 +208,8 @@ class RunnerV2LogitsProcessor(V2):  # type: ignore[misc]
     def apply(self, logits: torch.Tensor, ctx: Any) -> torch.Tensor:
         """Draw for the rows whose requests ask for it. logits are changed in place."""
         slots = ctx.expanded_idx_mapping.tolist()
-        places = [row for row, slot in enumerate(slots) if slot in self.slots]
-        if not places:
+        indices = [row for row, slot in enumerate(slots) if slot in self.slots]
+        if not indices:
             return logits
         positions, inputs = ctx.pos.tolist(), ctx.input_ids.tolist()
         prompts, totals = (
@@ -222,16 +222,16 @@ class RunnerV2LogitsProcessor(V2):  # type: ignore[misc]
                 self.slots[slots[row]],
                 positions[row] + 1 - int(prompts[slots[row]]),
             )
-            for row in places
+            for row in indices
         ]
         tokens: Any = None
         if any(request.settings.penalizes for request in requests):
             committed = buffer_values(self.states.all_token_ids)
             tokens = [
-                self._history(row, slots, positions, inputs, committed, totals) for row in places
+                self._history(row, slots, positions, inputs, committed, totals) for row in indices
             ]
-        values = logits[torch.tensor(places, device=logits.device)]
-        return force(logits, places, next_tokens(self.sampler, requests, values, tokens))
+        values = logits[torch.tensor(indices, device=logits.device)]
+        return force(logits, indices, next_tokens(self.sampler, requests, values, tokens))
 
     def _history(
         self,

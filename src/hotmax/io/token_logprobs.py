@@ -122,8 +122,8 @@ def read_token_logprobs(
             why, names = str(error).removeprefix(f"{file}: "), ()
     numbers = None
     if raw is not None and names:
-        places = [place for place, _ in lines]
-        numbers = as_labels(raw, len(lines), len(names), names, places.__getitem__, file)
+        numbers_of_lines = [place for place, _ in lines]
+        numbers = as_labels(raw, len(lines), len(names), names, numbers_of_lines.__getitem__, file)
     return TokenLogprobs(
         logits,
         numbers,
