@@ -24,7 +24,7 @@ LEVELS =
 FUZZERS = files libraries numbers
 BENCHMARKS = speed libraries losses attention sampling calibration large regression explorer
 
-.PHONY: help demo explorer tour install compile wheel test-wheel test test-slow install-docs install-lowest lowest fuzz simulate lint format bench calibration-arena map accuracy capabilities laws tree docs docs-open figures picture clean
+.PHONY: help demo explorer tour install compile wheel test-wheel test test-slow install-docs install-lowest lowest fuzz simulate lint format bench calibration-arena map first-calls accuracy capabilities laws tree docs docs-open figures picture clean
 .NOTPARALLEL:
 
 help:
@@ -45,6 +45,7 @@ help:
 	@echo "make lint      format, lint and types"
 	@echo "make format    put the format right"
 	@echo "make bench     time hotmax, SciPy, PyTorch and JAX; write the tables in docs/ with PUBLISH=1"
+	@echo "make first-calls  time first calls: nothing compiled, compiled here, from the wheel in dist/"
 	@echo "make map       time hotmax and PyTorch over a map of shapes; PUBLISH=1 writes map and README"
 	@echo "make calibration-arena  calibrators of hotmax and others on real predictions; SETS_OF=\"a.npz\" for more"
 	@echo "make accuracy  compare them with mpmath; write the tables in docs/ with PUBLISH=1"
@@ -116,6 +117,9 @@ bench: $(VENV)/installed-dev
 
 map: $(VENV)/installed-dev
 	@$(BIN)/python bench/map.py $(if $(PUBLISH),--publish)
+
+first-calls: $(VENV)/installed-dev
+	@$(BIN)/python bench/first_calls.py $(if $(PUBLISH),--publish)
 
 calibration-arena: $(VENV)/installed-dev
 	@$(BIN)/python bench/calibration_arena.py $(SETS_OF) $(if $(PUBLISH),--publish)

@@ -80,8 +80,9 @@ def command_time(command: str) -> float:
 def compile_time(folder: Path) -> float:
     start = time.perf_counter()
     subprocess.run(
-        [sys.executable, "-m", "hotmax_command", "compile", "--quiet"],
+        [sys.executable, "-m", "hotmax_command", "compile"],
         env={**os.environ, "NUMBA_CACHE_DIR": str(folder)},
+        stdout=subprocess.DEVNULL,
         check=True,
     )
     return time.perf_counter() - start
@@ -103,8 +104,9 @@ def measured(folder: Path) -> list[list[str]]:
     for i, (name, call) in enumerate(tables.progress(list(CALLS.items()), "first calls")):
         here = {"NUMBA_CACHE_DIR": str(folder / str(i))}
         empty, _ = times(call, **here)
-        warm, again = (statistics.median(t) for t in zip(*(times(call, **here) for _ in "123")))
-        shipped = [times(call, **wheel)[0] for _ in "123"] if wheel else []
+        more = [times(call, **here) for _ in range(3)]
+        warm, again = (statistics.median(taken) for taken in zip(*more, strict=True))
+        shipped = [times(call, **wheel)[0] for _ in range(3)] if wheel else []
         cells = [empty, warm, statistics.median(shipped) if shipped else None, again]
         rows.append([name, *("" if s is None else f"{s:.2f} s" for s in cells)])
     return rows
