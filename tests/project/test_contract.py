@@ -299,6 +299,7 @@ MORE = {
     "targets": np.array([[2, 0], [1, 1]]),
     "labels": np.array([[2, 0], [1, 1]]),
     "num_classes": 3,
+    "k": 2,
     "label_smoothing": 0.1,
 }
 CALLED_WITH = {
@@ -309,6 +310,8 @@ CALLED_WITH = {
     "segment_softmax": ("x", "ids"),
     "segment_logsumexp": ("x", "ids"),
     "perplexity": ("x", "y"),
+    "top_logprobs": ("x", "k"),
+    "chosen_logprobs": ("x", "y"),
     **{n: ("x", "y") for n in PUBLIC if n.endswith(("cross_entropy", "_loss"))},
     "linear_cross_entropy": ("hidden", "weight", "y"),
     "kl_divergence": ("x", "z"),
@@ -325,7 +328,6 @@ OPTIONS = {
 NO_FORMULA = {"Sampler", "beam_search", "add_bias", "frequencies", "get_threads", "gumbel_softmax"}
 NO_FORMULA |= {"penalize", "sample", "set_threads", "truncate", "saturation"}
 NO_FORMULA |= {"temperature_for_entropy", "report", "TextScorer", "verify"}
-NO_FORMULA |= {"chosen_logprobs", "top_logprobs"}  # two results
 
 
 @pytest.mark.parametrize("name", ["attention", "attention_weights"])

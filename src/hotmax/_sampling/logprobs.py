@@ -73,6 +73,10 @@ def top_logprobs(
         >>> logprobs, tokens = hm.top_logprobs([[0.0, 40.0, -1.0]], 2)
         >>> tokens, logprobs
         (array([[1, 0]]), array([[-5.81123644e-18, -4.00000000e+01]]))
+
+    The same in NumPy, as long as nothing overflows or is lost:
+        (-np.sort(-x / T)[:, :k] - np.log(np.exp(x / T).sum(-1, keepdims=True)),
+        np.argsort(-x)[:, :k])
     """
     if not NATIVE.issuperset(map(type, (logits, k, temperature, where))):
         return dispatch(top_logprobs, locals())
@@ -119,6 +123,10 @@ def chosen_logprobs(
         >>> logprobs, ranks = hm.chosen_logprobs([[0.0, 40.0, -1.0], [1.0, 1.0, 3.0]], [1, 0])
         >>> ranks.tolist(), logprobs
         ([1, 2], array([-5.81123644e-18, -2.23954477e+00]))
+
+    The same in NumPy, as long as nothing overflows or is lost:
+        (x[np.arange(len(y)), y] / T - np.log(np.exp(x / T).sum(-1)),
+        1 + (x > x[np.arange(len(y)), y, None]).sum(-1))
     """
     if not NATIVE.issuperset(map(type, (logits, tokens, temperature, where))):
         return dispatch(chosen_logprobs, locals())
