@@ -1,8 +1,8 @@
-"""Cross entropy and other losses of torch tensors, with their gradients inside autograd.
+"""Gradients of cross entropy and other losses in autograd, handed over from their kernels.
 
 The kernels in `_kernels/losses/` give a loss and its gradient in one pass; `Fused` hands them to
-autograd. Second derivatives, and derivatives
-by the temperature, are torch's own of the generic formula.
+autograd. Second derivatives, and derivatives by the temperature, are torch's own of the generic
+formula.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Losses as an operator of torch.library: torch.compile takes it as it is, without a graph break.
+"""Losses under torch.compile: an operator of torch.library, with a backward of its own.
+
+It is taken as it is, without a graph break.
 
 The kernels compute a loss and its gradients in one visit; the gradients are kept for the backward
 pass. Second derivatives need the functions of hotmax outside of torch.compile.

@@ -1,4 +1,4 @@
-"""softmax and its family in array-API operations: for jax, torch on a GPU and others.
+"""softmax and its family in array-API operations, masks and limits included: jax, GPUs, others.
 
 The steps are those of the kernels (maximum first, then the temperature; entries at the maximum
 counted, the others summed; log1p with one maximal term left out), in the arithmetic that every
