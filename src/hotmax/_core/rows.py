@@ -7,7 +7,7 @@ no memory. Every function over rows uses this one loop.
 
 A mask is applied here: `Staging.stage` fills the classes that `where` excludes with -inf (inf below
 temperature 0), which the kernels take for classes that are not there. Attention masks its own
-scores, in `_kernels/attention/scores.py`, and generic formulas their rows, in `_softmax/generic.py`.
+scores, in `_kernels/attention/scores.py`; generic formulas mask in `_softmax/generic.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a calibrator gives on rows that it was not fitted to: metrics with intervals, and `verdict`'s."""
+"""What a calibrator gives on rows that it was not fitted to: metrics, intervals, `verdict`'s."""
 
 from __future__ import annotations
 
