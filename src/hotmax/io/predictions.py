@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hotmax._core import threads
-from hotmax._core.arrays import Array
+from hotmax._core.arrays import Array, refuse_masked
 from hotmax._core.class_labels import in_order
 from hotmax._core.reading import reading
 from hotmax.calibration.examples import INPUTS
@@ -36,6 +36,13 @@ from hotmax.io.one_file import (
     opened,
     raw_labels,
     reader_of,
+)
+from hotmax.io.one_logit import (
+    is_one_logit,
+    pair_of_names,
+    refuse_one_probability,
+    said_of_pair,
+    two_columns,
 )
 from hotmax.io.places import files_at, is_remote
 from hotmax.io.token_logprobs import LOGPROB_FILES, TokenLogprobs, read_token_logprobs
@@ -182,24 +189,35 @@ def read(
         wanted = Wanted(logits, named, input == "probabilities", columns=chosen)
         found = opened(file, wanted)
         x = checked_logits(found, file)
-        names = checked_names(class_names, found, x.shape[1], file)
+        one = is_one_logit(x)
+        names = None if one else checked_names(class_names, found, x.shape[1], file)
     raw, source, place, where = found.labels, found.label_source, found.place, file
     with reading(other or file):
         if other is not None:
             raw, place = read_label_file(other)
             source, where = str(other), other
         elif given:
-            raw, place = raw_labels(labels, x.shape[1], names), row_place
-            source, where = "labels", Path("labels")
-        rows, count = x.shape
+            refuse_masked(labels, "labels")
+            raw, source, where, place = np.asarray(labels), "labels", Path("labels"), row_place
+        rows, count = x.shape[0], 2 if one else x.shape[1]
+        if one:
+            names = checked_names(pair_of_names(found, class_names, raw, where), found, 2, file)
+        if given:
+            raw = raw_labels(labels, count, names)
         numbers = None if raw is None else as_labels(raw, rows, count, names, place, where)
     with reading(file):
         check_nan(x, found, file)
+        if one:
+            if input == "logits":
+                refuse_one_probability(x, file)
+            x = two_columns(x, input == "probabilities")
         if input == "probabilities":
             x = logarithms(x, file, least)
-        else:
+        elif not one:
             expect_logits(x, file)
     logit_source = found.logit_source or found.what
+    if one:
+        logit_source += f" ({said_of_pair(names, input == 'probabilities')})"
     return Predictions(x, numbers, names, str(file), source, logit_source)
 
 
