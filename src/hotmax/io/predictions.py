@@ -21,6 +21,7 @@ from hotmax.calibration.source import Source
 from hotmax.io.found import NONE, Found, Wanted, row_place
 from hotmax.io.json_lines import JSON_LINES, is_table_of_json
 from hotmax.io.labels import as_labels, read_label_file
+from hotmax.io.multilabel import read_labels_apart
 from hotmax.io.one_file import (
     as_clip,
     as_columns,
@@ -44,7 +45,7 @@ from hotmax.io.one_logit import (
     said_of_pair,
     two_columns,
 )
-from hotmax.io.places import files_at, is_remote
+from hotmax.io.places import files_at, files_in, is_remote
 from hotmax.io.token_logprobs import LOGPROB_FILES, TokenLogprobs, read_token_logprobs
 
 
@@ -59,6 +60,8 @@ class Predictions:
         source: The file.
         label_source: Where the labels come from, such as "column 'label'"; or None.
         logit_source: Where the logits come from, such as "columns 'cat' and 'dog'"; or None.
+        multilabel: Whether labels are independent: `labels` then has the shape of the logits, 0 or
+            1, and `class_names` are those of the labels.
     """
 
     logits: Array = field(repr=False)
@@ -67,12 +70,14 @@ class Predictions:
     source: str
     label_source: str | None = None
     logit_source: str | None = None
+    multilabel: bool = False
 
     def __str__(self) -> str:
         rows, classes = self.logits.shape
-        labels = "no labels" if self.labels is None else f"labels from {self.label_source}"
+        what, own = ("labels", "targets") if self.multilabel else ("classes", "labels")
+        labels = f"no {own}" if self.labels is None else f"{own} from {self.label_source}"
         return (
-            f"{self.source}: {rows} rows, {classes} classes, {self.logits.dtype}"
+            f"{self.source}: {rows} rows, {classes} {what}, {self.logits.dtype}"
             f"{taken(self.logit_source)}, {labels}"
         )
 
@@ -89,6 +94,7 @@ def read(
     input: str = "logits",
     columns: Sequence[str] | str | None = None,
     clip: float | None = None,
+    multilabel: bool = False,
 ) -> Predictions | TokenLogprobs:
     """Logits, labels and names of classes from an .npz, .npy, .safetensors or .parquet, or a table.
 
@@ -113,6 +119,10 @@ def read(
             left out, but for the label.
         clip: The least probability, such as 1e-12, with input="probabilities": smaller ones, and 0,
             count as this.
+        multilabel: Whether labels are independent: logits (rows, labels), and targets of that
+            shape, 0 or 1. A table has columns logit_NAME (with input="probabilities" p_NAME) and
+            label_NAME for each label; others are chosen by `columns`, and by what they begin with,
+            `logits` and `labels`. The file is read whole.
 
     Returns:
         Predictions: logits, labels or None, class_names or None, source. For a .json or .jsonl file
@@ -158,6 +168,9 @@ def read(
     if input not in INPUTS:
         raise ValueError(f'input must be "logits" or "probabilities", got {input!r}')
     chosen, least = as_columns(columns), as_clip(clip, input)
+    if multilabel:
+        wanted = Wanted(logits, None, input == "probabilities", columns=chosen)
+        return of_labels(path, labels, wanted, class_names, least)
     if not is_one_file(path):
         from hotmax.io.sources import source as open_source
 
@@ -219,6 +232,26 @@ def read(
     if one:
         logit_source += f" ({said_of_pair(names, input == 'probabilities')})"
     return Predictions(x, numbers, names, str(file), source, logit_source)
+
+
+def of_labels(
+    path: Any, labels: Any, wanted: Wanted, class_names: Sequence[str] | None, least: float
+) -> Predictions:
+    """Independent labels, from one file or several."""
+    names = files_in(path)
+    if len(names) > 1 and (is_array_of_labels(labels) or label_file(labels) is not None):
+        raise ValueError("labels of several files must be in each of them, if they are multilabel")
+    parts = [read_labels_apart(name, labels, wanted, class_names, least) for name in names]
+    first = parts[0]
+    for name, part in zip(names[1:], parts[1:], strict=True):
+        same = part[0].shape[1], part[1] is None, part[2]
+        if same != (first[0].shape[1], first[1] is None, first[2]):
+            raise ValueError(f"{names[0]} and {name} do not belong together: their labels differ")
+    x = np.concatenate([part[0] for part in parts]) if len(parts) > 1 else first[0]
+    targets = [part[1] for part in parts if part[1] is not None]
+    y = np.concatenate(targets) if targets else None
+    source = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    return Predictions(x, y, first[2], source, first[3], first[4], True)
 
 
 def taken(logit_source: str | None) -> str:

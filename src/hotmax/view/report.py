@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from hotmax.calibration.source import Source
 from hotmax.view.elements import percent
 from hotmax.view.findings import Findings, choice_of
 from hotmax.view.page import page
+
+if TYPE_CHECKING:
+    from hotmax.view.multilabel import MultilabelReport
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +204,7 @@ def calibrated(calibrator: Any, logits: object, input: str) -> Any:
     return Calibrate(calibrator, input, SMALLEST_POSITIVE)(logits)
 
 
+@overload
 def report(
     logits: object,
     labels: object = None,
@@ -213,7 +217,40 @@ def report(
     calibrator: Any = None,
     test: tuple[object, object] | None = None,
     progress: Progress | None = None,
-) -> Report:
+    multilabel: Literal[False] = False,
+) -> Report: ...
+
+
+@overload
+def report(
+    logits: object,
+    labels: object = None,
+    class_names: Sequence[object] | None = None,
+    *,
+    title: str | None = None,
+    seed: int = 0,
+    input: str = "logits",
+    calibrator: Any = None,
+    test: tuple[object, object] | None = None,
+    progress: Progress | None = None,
+    multilabel: Literal[True],
+) -> MultilabelReport: ...
+
+
+def report(
+    logits: object,
+    labels: object = None,
+    class_names: Sequence[object] | None = None,
+    *,
+    title: str | None = None,
+    seed: int = 0,
+    input: str = "logits",
+    by: object = None,
+    calibrator: Any = None,
+    test: tuple[object, object] | None = None,
+    progress: Progress | None = None,
+    multilabel: bool = False,
+) -> Report | MultilabelReport:
     """What a classifier's logits are worth: a verdict, numbers with intervals, and a page.
 
     `report(estimator, X, y)` is about the predictions of a fitted scikit-learn classifier.
@@ -237,9 +274,12 @@ def report(
         test: (logits, labels) of a test set: calibrators are fitted to all rows before, and scored
             on these.
         progress: Called as progress(stage, done) while it works, with done rising from 0 to 1.
+        multilabel: Whether labels are independent: logits (rows, labels), of which each has a
+            sigmoid of its own, and `labels` of that shape, 0 or 1; `class_names` are theirs.
 
     Returns:
-        A Report: `print` it, `.save("report.html")`, `.to_json()`.
+        A Report: `print` it, `.save("report.html")`, `.to_json()`. With `multilabel` a
+        MultilabelReport, which does the same.
 
     Example:
         >>> import numpy as np, hotmax as hm
@@ -257,6 +297,14 @@ def report(
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be a function or None, got {progress!r}")
     tell, shown_names = progress or silent, class_names
+    if multilabel:
+        from hotmax.view.multilabel import multilabel_report
+
+        if by is not None:
+            raise ValueError("by is not for multilabel: give the rows of one group at a time")
+        named = printable(title) if title else f"A report by hotmax {hm.__version__}"
+        data = logits, labels, class_names
+        return multilabel_report(*data, named, seed, input, calibrator, test, tell)
     if hasattr(logits, "decision_function") or hasattr(logits, "predict_proba"):
         logits, labels, shown_names, input = outputs(logits, labels, class_names)
         class_names = None
