@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,8 @@ def calibrate_labels(
         fitting = ~held
     names = found.class_names or tuple(map(str, range(labels)))
     options: Any = {"class_names": names, "seed": parts.seed}
-    with naming_the_file(found):
+    with naming_the_file(found), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the labels are separable")  # told below, by label
         calibrator = hm.calibration.SigmoidCalibrator(method).fit(x[fitting], y[fitting])
         before = hm.calibration.by_label(x[held], y[held], **options)
         p = label_probabilities(calibrator, x[held])
