@@ -34,9 +34,9 @@ from hotmax.calibration.score_sums import normal_estimate
 from hotmax.calibration.temperature import fit_temperature
 from hotmax.calibration.temperature_fit import is_limit
 from hotmax.view.elements import Cell, escape, figure_block, number, percent, share, table, tile
+from hotmax.view.json_values import json_value, printable
 from hotmax.view.labelled import bins_table
 from hotmax.view.page import document
-from hotmax.view.report import json_value, printable
 
 LARGEST_LOGIT = 700.0  # of a probability that is 0 or 1 to all digits
 

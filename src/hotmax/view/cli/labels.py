@@ -17,7 +17,6 @@ from hotmax.view.cli.row_errors import naming_the_file
 
 if TYPE_CHECKING:
     from hotmax.calibration.by_label import MultilabelCalibration
-    from hotmax.view.cli.calibrate import Holdout
 
 
 def evaluated_labels(
@@ -58,9 +57,12 @@ def say_labels(found: Input, result: MultilabelCalibration, as_json: bool) -> No
 
 
 def calibrate_labels(
-    found: Input, method: str, parts: Holdout, out: Path | None, force: bool, as_json: bool
+    found: Input, method: str, parts: Any, out: Path | None, force: bool, as_json: bool
 ) -> None:
-    """Fit a calibrator to each label, and compare before and after on the rows held out."""
+    """Fit a calibrator to each label, and compare before and after on the rows held out.
+
+    `parts` is the Holdout of `calibrate`.
+    """
     from hotmax.calibration.row_hash import held_out
     from hotmax.calibration.temperature_fit import REMEDY, is_limit
 
