@@ -482,6 +482,12 @@ TABLE: dict[str, Entry] = {
         },
         MEASURED_ALSO,
     ),
+    "calibration.by_label": Entry(
+        hm.calibration.by_label,
+        {"logits": MANY, "targets": (MANY > 0).astype(int)},
+        {"logits": refused, "targets": refused, "temperature": refused},
+        MEASURED_ALSO,
+    ),
     "calibration.compare": Entry(
         hm.calibration.compare, COMPARED, dict.fromkeys(COMPARED, ABSENT) | {"labels": ignored}
     ),

@@ -39,6 +39,7 @@ points extent queries keys features label shift prior max_rows cluster client pa
 has_labels runner
 columns clip cv fit_params logit_source label_source
 error errors precision level randomize allow_empty class_conditional calibrator test
+multilabel
 """
 # One number each in these, though an array elsewhere.
 ONE_NUMBER = {
@@ -59,7 +60,10 @@ ONE_NUMBER = {
     ("plots.attention_scaling", "seed"),
     ("calibration.compare", "temperatures"),
     ("calibration.ComparisonState.update", "temperatures"),
-    *((f"calibration.{name}", "seed") for name in ("acceptance", "abstention", "by_group")),
+    *(
+        (f"calibration.{name}", "seed")
+        for name in ("acceptance", "abstention", "by_group", "by_label")
+    ),
 }
 ONE_NUMBER |= {
     ("Sampler.add", "seed"),

@@ -68,7 +68,7 @@ def test_one_long_label_does_not_widen_all(folder):
     names = ["c", "d"]
     refused_in_little_memory("a.csv", "label 'a' at line 1 is none of", class_names=names)
     refused_in_little_memory("x.npy", "is none of", "y.txt", labels="y.txt", class_names=names)
-    refused_in_little_memory("a.parquet", "is none of", class_names=["c"])
+    refused_in_little_memory("a.parquet", "is none of", class_names=names)
     message = refused("a.csv", "is none of", class_names=["a", "c"])
     assert len(message) < 200
 

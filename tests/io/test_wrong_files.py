@@ -65,7 +65,8 @@ def test_objects_are_refused(folder):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"logits": X[0]}, "array 'logits' must have shape (rows, classes), got (3,)"),
+        ({"logits": X[None]}, "array 'logits' must have shape (rows, classes), or (rows,) for"),
+        ({"logits": X[0, 0]}, "for one logit of two classes, got ()"),
         ({"logits": X[:0]}, "has no rows"),
         ({"logits": X[:, :0]}, "has no classes"),
         ({"logits": X.astype(complex)}, "got complex128"),

@@ -13,13 +13,14 @@ from collections.abc import Iterator
 import tables
 
 import hotmax as hm
-from simulation import advice, decisions, intervals, verdicts
+from simulation import advice, decisions, intervals, labels, verdicts
 from simulation.models import CLASSES, SCALES
 
 Section = tuple[str, list[str], list[list[str]], list[str]]  # title, header, rows, what fails
 
 VERDICT_ROWS = (25, 100, 1000, 5000)
 MOST_FALSE = 0.065
+LABEL_ROWS = (50, 500)
 ADVICE_ROWS = (100, 500)
 LEAST_NONE = 0.935
 LEAST_COVERAGE = 0.93
@@ -125,6 +126,30 @@ def decision_section(sets: int, seed: int) -> Section:
     return f"Decisions, {sets} samples each", ["claim", "share", "stated"], rows, failures
 
 
+def label_section(sets: int, seed: int) -> Section:
+    rows, failures = [], []
+    for count in (1, 5, 20):
+        for kind in labels.KINDS:
+            for shared in (False, True) if count == 5 else (False,):
+                cells = []
+                for n in LABEL_ROWS:
+                    false = labels.found_share(count, n, sets, seed, kind=kind, shared=shared)
+                    power = labels.found_share(
+                        count, n, max(sets // 10, 10), seed + 1, kind=kind, temperature=2.0
+                    )
+                    cells.append(f"{false:.1%} / {power:.0%}")
+                    if false > MOST_FALSE:
+                        failures.append(f"labels: {count}, {kind}, {n} rows: {false:.1%}")
+                more = ", drawn together" if shared else ""
+                rows.append([f"{count} labels, {kind}{more}", *cells])
+                tell(rows[-1])
+    title = (
+        f"Verdicts on {sets} calibrated models of independent labels in each cell, found wanting "
+        f"at the 5 % level (at most {MOST_FALSE:.1%}) / models at temperature 2 that are found"
+    )
+    return title, ["model", *(f"{n:,} rows" for n in LABEL_ROWS)], rows, failures
+
+
 def set_section(sets: int, seed: int) -> Section:
     rows, failures = [], []
     for method in ("lac", "aps", "raps"):
@@ -151,6 +176,7 @@ def set_section(sets: int, seed: int) -> Section:
 def sections(sets: int, seed: int) -> Iterator[Section]:
     yield verdict_section(sets, seed)
     yield agreement_section(max(sets // 5, 50), seed)
+    yield label_section(max(sets // 4, 50), seed)
     yield advice_section(sets, seed)
     yield set_section(200, seed)
     yield decision_section(max(sets // 10, 50), seed)

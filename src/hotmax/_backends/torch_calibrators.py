@@ -88,13 +88,14 @@ def structured(
     return apply
 
 
+def mixture(parts: list[torch.Tensor], shares: torch.Tensor) -> torch.Tensor:
+    """A product with the vector of shares: by itself, a share near 1 is dropped in ONNX."""
+    return torch.matmul(torch.stack(parts, -1), shares)
+
+
 def ensemble(x: torch.Tensor, given: Tensors) -> torch.Tensor:
-    shares = given["shares"]
-    return (
-        shares[0] * one_temperature(x, given)
-        + shares[1] * torch.softmax(x, -1)
-        + shares[2] * even(x, given)
-    )
+    parts = [one_temperature(x, given), torch.softmax(x, -1), even(x, given)]
+    return mixture(parts, given["shares"])
 
 
 def normalised(p: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -119,7 +120,7 @@ def guarded(
         p = formula(x, given)
         if "shares" not in given:
             return p
-        return given["shares"][0] * p + given["shares"][1] * one_temperature(x, given)
+        return mixture([p, one_temperature(x, given)], given["shares"])
 
     return apply
 

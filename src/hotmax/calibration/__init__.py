@@ -30,6 +30,7 @@ from hotmax.calibration.acceptance import (
     load_acceptance,
 )
 from hotmax.calibration.by_group import GroupCalibration, by_group
+from hotmax.calibration.by_label import MultilabelCalibration, by_label
 from hotmax.calibration.comparison import Comparison, ComparisonState, compare
 from hotmax.calibration.decisions import Decisions, decide
 from hotmax.calibration.decomposition import Decomposition, decompose
@@ -44,6 +45,7 @@ from hotmax.calibration.metrics import (
     nll,
     smooth_ece,
 )
+from hotmax.calibration.one_output import as_two_classes
 from hotmax.calibration.reliability import Reliability, RiskCoverage, reliability, risk_coverage
 from hotmax.calibration.temperature import fit_temperature
 from hotmax.calibration.temperature_fit import TemperatureFit
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
     from hotmax.calibration.classifiers import CalibratedClassifier, calibrate
     from hotmax.calibration.group_temperature import GroupTemperatureScaling
     from hotmax.calibration.selection import Selection, select
-    from hotmax.calibration.sigmoids import SigmoidCalibrator, as_two_classes
+    from hotmax.calibration.sigmoids import SigmoidCalibrator
 
 __all__ = [
     "Abstention",
@@ -71,6 +73,7 @@ __all__ = [
     "EvaluationState",
     "GroupCalibration",
     "GroupTemperatureScaling",
+    "MultilabelCalibration",
     "Reliability",
     "RiskCoverage",
     "Selection",
@@ -84,6 +87,7 @@ __all__ = [
     "aurc",
     "brier",
     "by_group",
+    "by_label",
     "calibrate",
     "compare",
     "conformal",
@@ -119,7 +123,7 @@ def __getattr__(name: str) -> Any:
     homes = {"Selection": selection, "select": selection, "load": calibrator_files}
     homes |= {"CalibratedClassifier": classifiers, "calibrate": classifiers}
     homes |= {"GroupTemperatureScaling": group_temperature}
-    homes |= {"SigmoidCalibrator": sigmoids, "as_two_classes": sigmoids}
+    homes |= {"SigmoidCalibrator": sigmoids}
     return getattr(homes.get(name, calibrators), name)
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import html
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, overload
 
 from hotmax._core.arrays import Array
 from hotmax.calibration.binning import CORRECT, WEIGHT, check_bins
+from hotmax.calibration.by_label import MultilabelCalibration, by_label
 from hotmax.calibration.examples import no_rows, one_temperature, read
 from hotmax.calibration.metrics import binned, binned_error
 from hotmax.calibration.passes import Tell
@@ -204,6 +205,19 @@ def evaluation_of(sums: RowSums, classes: int) -> Evaluation:
     )
 
 
+@overload
+def evaluate(
+    logits: object,
+    targets: object = None,
+    *,
+    input: str = "logits",
+    temperature: object = 1.0,
+    class_names: object = None,
+    multilabel: Literal[True],
+) -> MultilabelCalibration: ...
+
+
+@overload
 def evaluate(
     logits: object,
     targets: object = None,
@@ -216,7 +230,24 @@ def evaluate(
     input: str = "logits",
     temperature: object = 1.0,
     class_names: object = None,
-) -> Evaluation:
+    multilabel: Literal[False] = False,
+) -> Evaluation: ...
+
+
+def evaluate(
+    logits: object,
+    targets: object = None,
+    *,
+    bins: int = 15,
+    classwise: bool = True,
+    sample_weight: object = None,
+    ignore_index: int | None = None,
+    where: object = None,
+    input: str = "logits",
+    temperature: object = 1.0,
+    class_names: object = None,
+    multilabel: bool = False,
+) -> Evaluation | MultilabelCalibration:
     """All metrics of labelled predictions in one pass: accuracy, nll, Brier, ECE and the rest.
 
     Args:
@@ -224,6 +255,9 @@ def evaluate(
             `nll`. A Dask array, or a Source without targets, is read block by block.
         bins: Bins of equal width for the calibration errors.
         classwise: Whether to compute the class-wise error, which looks at every probability.
+        multilabel: Whether labels are independent: outputs (rows, labels), of which each has a
+            sigmoid of its own, and targets of that shape, 0 or 1. The result is that of `by_label`;
+            it takes no weights, and has 15 bins.
 
     Example:
         >>> import hotmax as hm
@@ -231,6 +265,14 @@ def evaluate(
         >>> round(result.nll, 6), round(result.accuracy, 6)
         (0.496259, 0.666667)
     """
+    if multilabel:
+        others = {"sample_weight": sample_weight, "ignore_index": ignore_index, "where": where}
+        given = [name for name, value in others.items() if value is not None]
+        if given or bins != 15:
+            raise ValueError(f"multilabel takes no {' and '.join(given) or 'bins other than 15'}")
+        return by_label(
+            logits, targets, input=input, temperature=temperature, class_names=class_names
+        )
     rows = row_parts(
         logits,
         targets,

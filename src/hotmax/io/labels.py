@@ -28,7 +28,14 @@ def as_labels(
         if raw.ndim == 2 and raw.shape[1] == 1:
             raw = raw[:, 0]
         if raw.ndim != 1:
-            raise ValueError(f"{path}: labels must be one for each row, got shape {raw.shape}")
+            more = ""
+            if raw.ndim == 2 and len(raw) == rows:
+                more = (
+                    "; for several labels of each row, 0 or 1, say multilabel=True (--multilabel)"
+                )
+            raise ValueError(
+                f"{path}: labels must be one for each row, got shape {raw.shape}{more}"
+            )
     if len(raw) != rows:
         raise ValueError(f"{path}: {len(raw)} labels for {rows} rows of logits")
     origin = LabelOrigin(str(path), place, "class_names=[...] (--class-names)")

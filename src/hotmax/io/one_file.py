@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from hotmax.io.arrays import read_npy, read_npz
 from hotmax.io.found import Found, Wanted
 from hotmax.io.json_lines import JSON_LINES, read_json_lines
 from hotmax.io.labels import LABEL_FILES
+from hotmax.io.one_logit import is_one_logit
 from hotmax.io.parquet import read_parquet
 from hotmax.io.places import is_remote, local, suffix_of
 from hotmax.io.safetensors import read_safetensors
@@ -128,9 +130,12 @@ def opened(file: Path, wanted: Wanted) -> Found:
     if wanted.columns is not None and suffix_of(file) in ARRAYS:
         raise ValueError(f"{file} has arrays, and no columns to choose: say logits (--logits)")
     found = reader_of(file)(file, wanted)
+    if found.logits.ndim == 1:  # one logit for each row, of two classes
+        return replace(found, logits=found.logits.reshape(-1, 1))
     if found.logits.ndim != 2:
         raise ValueError(
-            f"{file}: {found.what} must have shape (rows, classes), got {found.logits.shape}"
+            f"{file}: {found.what} must have shape (rows, classes), or (rows,) for one logit of "
+            f"two classes, got {found.logits.shape}"
         )
     return found
 
@@ -148,7 +153,7 @@ def checked_logits(found: Found, file: Path) -> Array:
 def checked_names(
     given: Sequence[str] | None, found: Found, count: int, file: Path
 ) -> tuple[str, ...] | None:
-    if given is None and found.class_names is None:
+    if given is None and (found.class_names is None or (count == 2 and is_one_logit(found.logits))):
         return None
     if given is not None and not in_order(given):
         raise TypeError(f"class_names must be a sequence of names, got {given!r}")

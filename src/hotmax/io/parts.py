@@ -16,6 +16,7 @@ from hotmax.calibration.source import Block, Part
 from hotmax.io.found import Found, Wanted
 from hotmax.io.labels import as_labels
 from hotmax.io.one_file import opened
+from hotmax.io.one_logit import is_one_logit, two_columns
 from hotmax.io.parquet import ChosenColumns, batches, opened_parquet
 from hotmax.io.places import is_zarr, naming
 from hotmax.io.zarr_arrays import opened_zarr
@@ -66,6 +67,8 @@ class FileRows(Part):
                 stop = min(start + step, self.first + self.rows)
                 with reading(path):
                     x = found.logits[start:stop]
+                    if is_one_logit(found.logits):
+                        x = two_columns(x, self.wanted.probabilities)
                     raw = found.labels[start:stop] if found.labels is not None else None
                 if self.labels is not None:
                     raw = self.labels[start - self.first : stop - self.first]
@@ -83,12 +86,15 @@ class RowGroup(Part):
     group: int = 0
     class_names: tuple[str, ...] | None = None
     labels: Labels | None = None
+    probabilities: bool = False  # whether a single column holds those
 
     def blocks(self) -> Iterator[Block]:
         assert self.columns is not None
         start = self.first
         with naming(self.place) as path, reading(path), opened_parquet(path) as file:
             for x, cells in batches(file, path, self.columns, [self.group], start):
+                if is_one_logit(x):
+                    x = two_columns(x, self.probabilities)
                 stop = start + len(x)
                 raw = cells
                 if self.labels is not None:

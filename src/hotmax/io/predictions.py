@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hotmax._core import threads
-from hotmax._core.arrays import Array
+from hotmax._core.arrays import Array, refuse_masked
 from hotmax._core.class_labels import in_order
 from hotmax._core.reading import reading
 from hotmax.calibration.examples import INPUTS
@@ -21,6 +21,7 @@ from hotmax.calibration.source import Source
 from hotmax.io.found import NONE, Found, Wanted, row_place
 from hotmax.io.json_lines import JSON_LINES, is_table_of_json
 from hotmax.io.labels import as_labels, read_label_file
+from hotmax.io.multilabel import read_labels_apart
 from hotmax.io.one_file import (
     as_clip,
     as_columns,
@@ -37,7 +38,14 @@ from hotmax.io.one_file import (
     raw_labels,
     reader_of,
 )
-from hotmax.io.places import files_at, is_remote
+from hotmax.io.one_logit import (
+    is_one_logit,
+    pair_of_names,
+    refuse_one_probability,
+    said_of_pair,
+    two_columns,
+)
+from hotmax.io.places import files_at, files_in, is_remote
 from hotmax.io.token_logprobs import LOGPROB_FILES, TokenLogprobs, read_token_logprobs
 
 
@@ -52,6 +60,8 @@ class Predictions:
         source: The file.
         label_source: Where the labels come from, such as "column 'label'"; or None.
         logit_source: Where the logits come from, such as "columns 'cat' and 'dog'"; or None.
+        multilabel: Whether labels are independent: `labels` then has the shape of the logits, 0 or
+            1, and `class_names` are those of the labels.
     """
 
     logits: Array = field(repr=False)
@@ -60,12 +70,14 @@ class Predictions:
     source: str
     label_source: str | None = None
     logit_source: str | None = None
+    multilabel: bool = False
 
     def __str__(self) -> str:
         rows, classes = self.logits.shape
-        labels = "no labels" if self.labels is None else f"labels from {self.label_source}"
+        what, own = ("labels", "targets") if self.multilabel else ("classes", "labels")
+        labels = f"no {own}" if self.labels is None else f"{own} from {self.label_source}"
         return (
-            f"{self.source}: {rows} rows, {classes} classes, {self.logits.dtype}"
+            f"{self.source}: {rows} rows, {classes} {what}, {self.logits.dtype}"
             f"{taken(self.logit_source)}, {labels}"
         )
 
@@ -82,6 +94,7 @@ def read(
     input: str = "logits",
     columns: Sequence[str] | str | None = None,
     clip: float | None = None,
+    multilabel: bool = False,
 ) -> Predictions | TokenLogprobs:
     """Logits, labels and names of classes from an .npz, .npy, .safetensors or .parquet, or a table.
 
@@ -106,6 +119,10 @@ def read(
             left out, but for the label.
         clip: The least probability, such as 1e-12, with input="probabilities": smaller ones, and 0,
             count as this.
+        multilabel: Whether labels are independent: logits (rows, labels), and targets of that
+            shape, 0 or 1. A table has columns logit_NAME (with input="probabilities" p_NAME) and
+            label_NAME for each label; others are chosen by `columns`, and by what they begin with,
+            `logits` and `labels`. The file is read whole.
 
     Returns:
         Predictions: logits, labels or None, class_names or None, source. For a .json or .jsonl file
@@ -151,6 +168,9 @@ def read(
     if input not in INPUTS:
         raise ValueError(f'input must be "logits" or "probabilities", got {input!r}')
     chosen, least = as_columns(columns), as_clip(clip, input)
+    if multilabel:
+        wanted = Wanted(logits, None, input == "probabilities", columns=chosen)
+        return of_labels(path, labels, wanted, class_names, least)
     if not is_one_file(path):
         from hotmax.io.sources import source as open_source
 
@@ -182,25 +202,56 @@ def read(
         wanted = Wanted(logits, named, input == "probabilities", columns=chosen)
         found = opened(file, wanted)
         x = checked_logits(found, file)
-        names = checked_names(class_names, found, x.shape[1], file)
+        one = is_one_logit(x)
+        names = None if one else checked_names(class_names, found, x.shape[1], file)
     raw, source, place, where = found.labels, found.label_source, found.place, file
     with reading(other or file):
         if other is not None:
             raw, place = read_label_file(other)
             source, where = str(other), other
         elif given:
-            raw, place = raw_labels(labels, x.shape[1], names), row_place
-            source, where = "labels", Path("labels")
-        rows, count = x.shape
+            refuse_masked(labels, "labels")
+            raw, source, where, place = np.asarray(labels), "labels", Path("labels"), row_place
+        rows, count = x.shape[0], 2 if one else x.shape[1]
+        if one:
+            names = checked_names(pair_of_names(found, class_names, raw, where), found, 2, file)
+        if given:
+            raw = raw_labels(labels, count, names)
         numbers = None if raw is None else as_labels(raw, rows, count, names, place, where)
     with reading(file):
         check_nan(x, found, file)
+        if one:
+            if input == "logits":
+                refuse_one_probability(x, file)
+            x = two_columns(x, input == "probabilities")
         if input == "probabilities":
             x = logarithms(x, file, least)
-        else:
+        elif not one:
             expect_logits(x, file)
     logit_source = found.logit_source or found.what
+    if one:
+        logit_source += f" ({said_of_pair(names, input == 'probabilities')})"
     return Predictions(x, numbers, names, str(file), source, logit_source)
+
+
+def of_labels(
+    path: Any, labels: Any, wanted: Wanted, class_names: Sequence[str] | None, least: float
+) -> Predictions:
+    """Independent labels, from one file or several."""
+    names = files_in(path)
+    if len(names) > 1 and (is_array_of_labels(labels) or label_file(labels) is not None):
+        raise ValueError("labels of several files must be in each of them, if they are multilabel")
+    parts = [read_labels_apart(name, labels, wanted, class_names, least) for name in names]
+    first = parts[0]
+    for name, part in zip(names[1:], parts[1:], strict=True):
+        same = part[0].shape[1], part[1] is None, part[2]
+        if same != (first[0].shape[1], first[1] is None, first[2]):
+            raise ValueError(f"{names[0]} and {name} do not belong together: their labels differ")
+    x = np.concatenate([part[0] for part in parts]) if len(parts) > 1 else first[0]
+    targets = [part[1] for part in parts if part[1] is not None]
+    y = np.concatenate(targets) if targets else None
+    source = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    return Predictions(x, y, first[2], source, first[3], first[4], True)
 
 
 def taken(logit_source: str | None) -> str:

@@ -4,152 +4,41 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hotmax._backends.lazy import is_lazy
-from hotmax._core.arrays import ACCEPTED, FLOATS, Array, refuse_masked
+from hotmax._core.arrays import ACCEPTED, FLOATS, refuse_masked
 from hotmax._core.class_labels import names_for
 from hotmax._core.reading import reading
 from hotmax.calibration.examples import INPUTS, refuse_probabilities
 from hotmax.calibration.source import Part, Source, lazy_source
+from hotmax.io.file_summaries import check_agreement, summary_of, whole_chunks
 from hotmax.io.found import NONE, Found, Wanted
 from hotmax.io.labels import read_label_file
 from hotmax.io.one_file import (
     as_clip,
     as_columns,
-    checked_logits,
     checked_names,
     existing,
     is_array_of_labels,
     label_file,
     numbers_of_labels,
     raw_labels,
-    reader_of,
 )
-from hotmax.io.parquet import batches, chosen_columns, opened_parquet
-from hotmax.io.parts import ArraySlice, ClippedPart, FileRows, RowGroup, opened_at, rows_in_block
-from hotmax.io.places import absolute, files_in, is_zarr, naming
-from hotmax.io.tables import columns_of_frame, refuse_counting
+from hotmax.io.one_logit import refuse_one_probability
+from hotmax.io.parts import ArraySlice, ClippedPart, FileRows
+from hotmax.io.places import absolute, files_in, is_zarr
+from hotmax.io.tables import columns_of_frame
 from hotmax.io.zarr_arrays import arrays_of
 
 FIRST_LOOK = 1024  # rows by which probabilities are told from logits
 
 
 # --- files ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class FileSummary:
-    """What a file holds, without its rows."""
-
-    name: str
-    rows: int
-    classes: int
-    dtype: np.dtype[Any]
-    class_names: tuple[str, ...] | None
-    has_labels: bool
-    parts: tuple[Part, ...]  # from offset 0
-    logit_source: str
-    label_source: str | None
-
-
-def summary_of(name: str, wanted: Wanted, class_names: Sequence[str] | None) -> FileSummary:
-    with naming(name) as path:
-        if not is_zarr(name):
-            existing(path)
-            reader_of(path)
-        if path.suffix.lower() == ".parquet":
-            return parquet_summary(name, path, wanted, class_names)
-        with reading(path):
-            found = opened_at(name, path, wanted)
-            x = checked_logits(found, path)
-            names = checked_names(class_names, found, x.shape[1], path)
-    rows, classes = map(int, x.shape)
-    if found.labels is not None and len_of(found.labels) != rows:
-        raise ValueError(f"{name}: {len_of(found.labels)} labels for {rows} rows of logits")
-    step = rows_in_block(classes) if is_mapped(x) else rows
-    if is_zarr(name):
-        step = whole_chunks(x, classes)
-    part = FileRows(0, rows, name, 0, wanted, names, None, found.labels is not None)
-    parts = tuple(
-        replace(part, offset=start, rows=min(step, rows - start), first=start)
-        for start in range(0, rows, step)
-    )
-    labelled, taken = found.labels is not None, found.logit_source or found.what
-    return FileSummary(
-        name, rows, classes, x.dtype, names, labelled, parts, taken, found.label_source
-    )
-
-
-def len_of(labels: Any) -> int:
-    shape = getattr(labels, "shape", None)  # of a zarr too
-    return len(labels) if shape is None else int(shape[0]) if shape else 0
-
-
-def whole_chunks(x: Any, classes: int) -> int:
-    """Rows of whole chunks that make up a block; an array without chunks is cut anywhere."""
-    chunks = getattr(x, "chunks", None)
-    step = int(chunks[0]) if chunks and isinstance(chunks[0], int) else rows_in_block(classes)
-    return max(step, rows_in_block(classes) // step * step)
-
-
-def is_mapped(x: Array) -> bool:
-    base: Any = x
-    while isinstance(base, np.ndarray):
-        if isinstance(base, np.memmap):
-            return True
-        base = base.base
-    return False
-
-
-def parquet_summary(
-    name: str, path: Path, wanted: Wanted, class_names: Sequence[str] | None
-) -> FileSummary:
-    with reading(path), opened_parquet(path) as file:
-        columns = chosen_columns(file, path, wanted)
-        counts = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
-        small = next(batches(file, path, columns, [counts.index(max(counts))], 0))[0]
-        found = Found(small, "the table", None, None, columns.class_names, str)
-        x = checked_logits(found, path)
-        if not columns.as_list:
-            refuse_counting(x, columns.class_names, path, wanted)
-        names = checked_names(class_names, found, x.shape[1], path)
-    starts = np.concatenate([[0], np.cumsum(counts)]).tolist()
-    parts = tuple(
-        RowGroup(starts[i], count, name, starts[i], columns, i, names)
-        for i, count in enumerate(counts)
-        if count
-    )
-    labelled = columns.label is not None
-    return FileSummary(
-        name,
-        columns.rows,
-        int(x.shape[1]),
-        x.dtype,
-        names,
-        labelled,
-        parts,
-        columns.logit_source,
-        f"column {columns.label!r}" if labelled else None,
-    )
-
-
-def check_agreement(first: FileSummary, other: FileSummary) -> None:
-    """Raise if two shards do not belong together, naming both."""
-    for what, one, two in (
-        ("classes", first.classes, other.classes),
-        ("dtype", first.dtype, other.dtype),
-        ("names of classes", first.class_names, other.class_names),
-        ("labels", *("labels" if file.has_labels else "none" for file in (first, other))),
-    ):
-        if one != two:
-            raise ValueError(
-                f"{first.name} and {other.name} do not belong together: {what} {one} and {two}"
-            )
 
 
 def source_of_files(
@@ -210,17 +99,19 @@ def source_of_files(
     )
     source.logit_source = first.logit_source
     source.label_source = "labels" if given else first.label_source if other is None else str(other)
-    return looked_at(source)
+    return looked_at(source, first.one_logit)
 
 
 def labelled(part: Part) -> dict[str, Any]:
     return {"has_labels": True} if isinstance(part, FileRows) else {}
 
 
-def looked_at(source: Source) -> Source:
+def looked_at(source: Source, one_logit: bool = False) -> Source:
     """The source, unless its first rows are probabilities that come as logits."""
     if source.input == "logits":
         first = next(source.parts[0].blocks()).logits[:FIRST_LOOK]
+        if one_logit:
+            refuse_one_probability(first[:, 1:], source.parts[0].place or source.name)
         try:
             refuse_probabilities(first)
         except ValueError:

@@ -26,6 +26,7 @@ from hotmax.io.found import LABEL_NAMES, LAST, NONE, OTHER_ENDS, OTHER_NAMES, Wa
 NUMBERS, TEXT = "numbers", "text"  # what columns hold; others by the names of their types
 IN_BRACKETS = re.compile(r"p\[(.*)\]", re.DOTALL)  # how `write` calls the column of any class
 TEXTS = ("object", "string", "str", "category")  # types of columns of a frame
+ONE_SCORE = ("score", "scores")  # of class 1, where it is the only column beside the label
 FIRST_ROWS = 1000  # by which a column that counts the rows is known
 SAY_IT = (
     "say which columns are logits by columns=[...] (--columns), or by what they begin with, "
@@ -73,6 +74,8 @@ def columns_of(names: Sequence[str], holds: Sequence[str], path: Path, wanted: W
             hint = "logits are numbers" if outright else f"and is not the label: {SAY_IT}"
             raise ValueError(f"{path}: column {names[i]!r} holds {holds[i]}, {hint}")
     others = [] if outright else [i for i in logits if is_other(names[i])]
+    if len(logits) == 1 and names[logits[0]].lower() in ONE_SCORE:
+        others = []
     if others:
         rest = [names[i] for i in logits if i not in others]
         raise ValueError(
@@ -206,7 +209,7 @@ def refuse_counting(x: Array, names: Sequence[str] | None, path: Path, wanted: W
     part = x[:FIRST_ROWS].astype(np.float64)
     counting = (part == part[:1] + np.arange(len(part))[:, None]).all(0)
     counting &= np.isin(part[0], (0.0, 1.0))
-    if counting.any() and not counting.all():
+    if counting.any() and (len(counting) == 1 or not counting.all()):
         place = int(np.argmax(counting))
         name = f"{place + 1}" if names is None else repr(names[place])
         raise ValueError(
@@ -216,9 +219,14 @@ def refuse_counting(x: Array, names: Sequence[str] | None, path: Path, wanted: W
 
 
 def ends_in_labels(table: Array) -> bool:
-    """Does the last column hold nothing but classes, and do the others hold fractions?"""
-    if table.shape[1] < 3:
+    """Does the last column hold nothing but classes, and do the others hold fractions?
+
+    After one column of logits, it must hold both classes: zeros may be the logits of another one.
+    """
+    if table.shape[1] < 2:
         return False
     last, others = table[:, -1], table[:, :-1]
-    classes = (last >= 0) & (last < others.shape[1]) & (last == np.floor(last))
+    if others.shape[1] == 1 and np.unique(last).size < 2:
+        return False
+    classes = (last >= 0) & (last < max(others.shape[1], 2)) & (last == np.floor(last))
     return bool(classes.all()) and bool((others != np.floor(others)).any())

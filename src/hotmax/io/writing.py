@@ -7,6 +7,7 @@ import io
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,16 @@ KINDS = (".npz", ".csv", ".parquet")
 Given = Array | Callable[[], Array] | None  # labels
 
 
+@dataclass(frozen=True)
+class Form:
+    """What is written: its shape and type, and the names of classes or labels."""
+
+    shape: tuple[int, int]
+    kind: np.dtype[Any]
+    class_names: list[str] | None
+    multilabel: bool
+
+
 def write(
     path: str | os.PathLike[str],
     blocks: Iterable[Array],
@@ -32,6 +43,7 @@ def write(
     labels: Array | Callable[[], Array] | None = None,
     class_names: Sequence[str] | None = None,
     force: bool = False,
+    multilabel: bool = False,
 ) -> None:
     """Probabilities to a file, by its name: an .npz, or a table, .csv or .parquet.
 
@@ -46,7 +58,10 @@ def write(
         shape: (rows, classes) of all of them together.
         dtype: The type that they are written in: one of floats.
         labels: The number of each row's class; or a function that gives those of the blocks since
-            its last call: it is called after the last block, and for a table after each.
+            its last call: it is called after the last block, and for a table after each. Of
+            independent labels 0 or 1 for each, (rows, labels): a table then has columns p_NAME and
+            label_NAME, as `read` takes them with multilabel=True.
+        multilabel: Whether labels are independent, also where there are none to write.
         class_names: The names of the classes.
         force: Whether to overwrite a file that is there.
 
@@ -70,20 +85,32 @@ def write(
         raise TypeError(f"dtype must be one of floats, got {number_type}")
     if labels is not None and not callable(labels):
         labels = checked_numbers(labels, shape[0], shape[1])
+        multilabel = multilabel or labels.ndim == 2
     writer = {".npz": write_npz, ".csv": write_csv, ".parquet": write_parquet}[kind]
     names = None if class_names is None else [str(name) for name in class_names]
     if names is not None and len(names) != shape[1]:
         raise ValueError(f"class_names must have {shape[1]} names, got {len(names)}")
     check_unique(names)
     integer_names(names)  # which must be different numbers
+    form = Form(shape, number_type, names, multilabel)
     with whole(path, force=force) as file:
-        writer(file, checked_blocks(blocks, shape), shape, number_type, labels, names)
+        writer(file, checked_blocks(blocks, shape), labels, form)
 
 
 def checked_numbers(labels: object, rows: int, classes: int, before: int = 0) -> Array:
-    """Labels as int64: one for each row, in 0..classes - 1; `before`: rows that were before."""
+    """Labels as int64: one for each row, in 0..classes - 1; `before`: rows that were before.
+
+    Or the targets of independent labels, 0 or 1 for each.
+    """
     refuse_masked(labels, "labels")
     numbers = np.asarray(labels)
+    if numbers.ndim == 2 and numbers.dtype.kind in "iub":
+        if numbers.shape != (rows, classes) or not np.isin(numbers, (0, 1)).all():
+            raise ValueError(
+                f"labels of shape {numbers.shape} must be 0 or 1 for each of {rows} rows and "
+                f"{classes} labels"
+            )
+        return numbers.astype(np.int64)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iub":
         raise TypeError(
             f"labels must be integers, one for each row, got {numbers.dtype} of shape "
@@ -120,14 +147,8 @@ def checked_blocks(blocks: Iterable[Array], shape: tuple[int, int]) -> Iterator[
         raise ValueError(f"blocks must have {shape[0]} rows together, got {written}")
 
 
-def write_npz(
-    file: Any,
-    blocks: Iterator[Array],
-    shape: tuple[int, int],
-    kind: np.dtype[Any],
-    labels: Given,
-    class_names: list[str] | None,
-) -> None:
+def write_npz(file: Any, blocks: Iterator[Array], labels: Given, form: Form) -> None:
+    shape, kind, class_names = form.shape, form.kind, form.class_names
     with zipfile.ZipFile(file, "w") as archive:
         with archive.open("probabilities.npy", "w", force_zip64=True) as member:
             header = {"descr": npy.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
@@ -136,7 +157,8 @@ def write_npz(
                 member.write(np.ascontiguousarray(block, kind).data)
         numbers = checked_numbers(labels(), *shape) if callable(labels) else labels
         known = integer_names(class_names)
-        if numbers is not None and known is not None:  # labels are these names, when they are read
+        one_each = numbers is not None and not form.multilabel
+        if one_each and known is not None:  # labels are these names, when they are read
             numbers = known[numbers]
         for name, array in (("labels", numbers), ("classes", class_names)):
             if array is not None:
@@ -147,12 +169,16 @@ def write_npz(
 # --- tables -----------------------------------------------------------------------------------
 
 
-def column_names(class_names: list[str] | None, classes: int, labelled: bool) -> list[str]:
+def column_names(form: Form, labelled: bool) -> list[str]:
     """Names of columns that `read` takes for what they are: no numbers, no name of something else.
 
     If `read` would not take one of the names for a class, or not for this one, all are p[name].
     """
-    names = class_names or [f"class_{number}" for number in range(classes)]
+    if form.multilabel:
+        labels = form.class_names or [str(number) for number in range(form.shape[1])]
+        starts = ("p_", "label_") if labelled else ("p_",)
+        return [f"{start}{name}" for start in starts for name in labels]
+    names = form.class_names or [f"class_{number}" for number in range(form.shape[1])]
     strange = any(
         is_number(name) or is_other(name) or not name.strip() or name != name.strip()
         for name in names
@@ -163,9 +189,9 @@ def column_names(class_names: list[str] | None, classes: int, labelled: bool) ->
 
 
 def labelled_blocks(
-    blocks: Iterator[Array], labels: Given, class_names: list[str] | None
-) -> Iterator[tuple[Array, list[Any] | None]]:
-    """Each block with its labels, by name where there are names."""
+    blocks: Iterator[Array], labels: Given, form: Form
+) -> Iterator[tuple[Array, list[list[Any]] | None]]:
+    """Each block with the cells of its labels, by name where classes have names."""
     start = 0
     for block in blocks:
         if labels is None:
@@ -175,51 +201,43 @@ def labelled_blocks(
             numbers = checked_numbers(labels(), len(block), block.shape[1], start)
         else:
             numbers = labels[start : start + len(block)]
-        cells = numbers.tolist()
-        yield block, [class_names[number] for number in cells] if class_names else cells
+        cells: list[list[Any]] = numbers.reshape(len(block), -1).tolist()
+        if form.class_names and not form.multilabel:
+            cells = [[form.class_names[number]] for (number,) in cells]
+        yield block, cells
         start += len(block)
 
 
-def write_csv(
-    file: Any,
-    blocks: Iterator[Array],
-    shape: tuple[int, int],
-    kind: np.dtype[Any],
-    labels: Given,
-    class_names: list[str] | None,
-) -> None:
+def write_csv(file: Any, blocks: Iterator[Array], labels: Given, form: Form) -> None:
+    kind = form.kind
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
     out = csv.writer(text, lineterminator="\n")
-    out.writerow(column_names(class_names, shape[1], labels is not None))
-    for block, cells in labelled_blocks(blocks, labels, class_names):
+    out.writerow(column_names(form, labels is not None))
+    for block, cells in labelled_blocks(blocks, labels, form):
         for row, numbers in enumerate(block.astype(kind)):
             shown = [str(number) for number in numbers]  # the digits that give this number again
-            out.writerow(shown if cells is None else [*shown, cells[row]])
+            out.writerow(shown if cells is None else [*shown, *cells[row]])
     text.flush()
     text.detach()
 
 
-def write_parquet(
-    file: Any,
-    blocks: Iterator[Array],
-    shape: tuple[int, int],
-    kind: np.dtype[Any],
-    labels: Given,
-    class_names: list[str] | None,
-) -> None:
+def write_parquet(file: Any, blocks: Iterator[Array], labels: Given, form: Form) -> None:
+    shape, kind = form.shape, form.kind
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
         raise ImportError('.parquet files need pyarrow: pip install "hotmax[files]"') from None
-    names = column_names(class_names, shape[1], labels is not None)
+    names = column_names(form, labels is not None)
     fields = [(name, pa.from_numpy_dtype(kind)) for name in names[: shape[1]]]
-    if labels is not None:
-        fields.append(("label", pa.string() if class_names else pa.int64()))
+    text = bool(form.class_names) and not form.multilabel
+    fields += [(name, pa.string() if text else pa.int64()) for name in names[shape[1] :]]
     schema = pa.schema(fields)
     with pq.ParquetWriter(file, schema) as writer:
-        for block, cells in labelled_blocks(blocks, labels, class_names):
+        for block, cells in labelled_blocks(blocks, labels, form):
             columns: list[Any] = [np.ascontiguousarray(column) for column in block.astype(kind).T]
-            columns += [] if cells is None else [cells]
+            columns += (
+                [] if cells is None else [list(column) for column in zip(*cells, strict=True)]
+            )
             arrays = [pa.array(c, t) for c, t in zip(columns, schema.types, strict=True)]
             writer.write_table(pa.Table.from_arrays(arrays, schema=schema))

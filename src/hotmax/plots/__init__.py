@@ -33,6 +33,7 @@ figure. A result's own `plot` method does the same. matplotlib's settings stay a
 | `plot_temperature` | `hm.calibration.fit_temperature(logits, labels, curve=True)` | 1 |
 | `plot_decomposition` | `hm.calibration.decompose(logits, labels)` | 1 |
 | `plot_selection` | `hm.calibration.select(logits, labels)` | 1 |
+| `plot_labels` | `hm.calibration.by_label(logits, targets)` | 1 |
 | `plot_conformal` | `hm.calibration.conformal.fit(...).evaluate(...)` | 1 |
 | `plot_coefficients` | `hm.SoftmaxRegression().fit(X, y).summary()` | 1 |
 | `plot_laws` | `hm.laws.compare(...)` | 1 |
@@ -54,6 +55,7 @@ from hotmax.plots.calibration import (
     plot_conformal,
     plot_decomposition,
     plot_groups,
+    plot_labels,
     plot_reliability,
     plot_risk_coverage,
     plot_selection,
@@ -139,6 +141,7 @@ __all__ = [
     "plot_groups",
     "plot_hessian",
     "plot_jacobian",
+    "plot_labels",
     "plot_laws",
     "plot_loss_gradients",
     "plot_probabilities",

@@ -9,6 +9,7 @@ import numpy as np
 
 from hotmax.calibration.acceptance import Abstention
 from hotmax.calibration.by_group import GroupCalibration
+from hotmax.calibration.by_label import MultilabelCalibration
 from hotmax.calibration.comparison import Comparison
 from hotmax.calibration.decomposition import Decomposition
 from hotmax.calibration.reliability import Reliability, RiskCoverage
@@ -290,6 +291,20 @@ def plot_groups(result: GroupCalibration, *, ax: Any = None) -> Any:
     ax.set_title("Calibration by group")
     legend_above(ax)
     percent_ticks(ax.xaxis)
+    return ax
+
+
+@styled
+def plot_labels(result: MultilabelCalibration, *, ax: Any = None) -> Any:
+    """The reliability of all labels together: how often "yes" is right at each probability."""
+    ax = plot_reliability(result.reliability, ax=ax)
+    ax.set_ylabel('share of "yes"')
+    ax.child_axes[0].set_xlabel('probability of "yes"')
+    ax.set_title(
+        f"{len(result.labels)} labels together: ECE {100 * result.reliability.ece:.2f} %, "
+        f"{len(result.found)} not calibrated"
+    )
+    legend_above(ax)
     return ax
 
 

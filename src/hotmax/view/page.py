@@ -157,21 +157,26 @@ def made(report: Findings) -> str:
 
 
 def page(report: Findings) -> str:
-    style = importlib.resources.files("hotmax.view").joinpath("page.css").read_text("utf-8")
     body: list[str] = []
     if report.assessment is not None:
         body += labelled_sections(report, report.assessment)
     body += unlabelled_sections(report, report.shape)
+    return document(report.title, report.subtitle, body, made(report))
+
+
+def document(title: str, subtitle: str, body: list[str], how: str) -> str:
+    """A page of these parts; `how` says how its figures were made."""
+    style = importlib.resources.files("hotmax.view").joinpath("page.css").read_text("utf-8")
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">"
         '<link rel="icon" href="data:,">'
-        f"<title>{escape(report.title)}</title><style>{style}</style></head>\n<body><main>"
-        f"<header><h1>{escape(report.title)}</h1>"
-        f'<p class="quiet">{escape(report.subtitle)}</p></header>\n'
+        f"<title>{escape(title)}</title><style>{style}</style></head>\n<body><main>"
+        f"<header><h1>{escape(title)}</h1>"
+        f'<p class="quiet">{escape(subtitle)}</p></header>\n'
         + "\n".join(body)
-        + f'<footer><h3>How this was made</h3><p class="quiet">{escape(made(report))}</p>'
+        + f'<footer><h3>How this was made</h3><p class="quiet">{escape(how)}</p>'
         f'<p class="quiet">hotmax {escape(hm.__version__)}</p></footer></main></body></html>\n'
     )

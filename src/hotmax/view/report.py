@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import json
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -21,13 +19,14 @@ from hotmax._core.files import whole
 from hotmax.calibration.assessment import Assessment, Progress, assess, shape_of_predictions
 from hotmax.calibration.by_group import by_group_rows
 from hotmax.calibration.calibrated_source import Calibrate, calibrated_source
-from hotmax.calibration.estimate import Estimate
 from hotmax.calibration.families import SMALLEST_POSITIVE
 from hotmax.calibration.method_score import MethodScore
 from hotmax.calibration.row_parts import row_parts
 from hotmax.calibration.source import Source
 from hotmax.view.elements import percent
 from hotmax.view.findings import Findings, choice_of
+from hotmax.view.json_values import json_value, printable
+from hotmax.view.multilabel import MultilabelReport, multilabel_report
 from hotmax.view.page import page
 
 
@@ -116,26 +115,6 @@ def score_lines(result: Assessment) -> list[str]:
     return [*lines, advice]
 
 
-def json_value(value: Any) -> Any:
-    """Dataclasses, arrays and tuples as what JSON has; an estimate as its value and interval."""
-    if isinstance(value, Estimate):
-        return {"value": json_value(value.value), "interval": json_value(value.interval)}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: json_value(getattr(value, field.name))
-            for field in dataclasses.fields(value)
-        } | ({"verdict": value.verdict} if isinstance(value, Assessment) else {})
-    if isinstance(value, np.ndarray):
-        return json_value(value.tolist())
-    if isinstance(value, list | tuple):
-        return [json_value(one) for one in value]
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    if isinstance(value, float) and math.isinf(value):
-        return str(value)
-    return value
-
-
 def checked_class_names(class_names: Sequence[object] | None, count: int) -> tuple[str, ...]:
     if class_names is None:
         return tuple(map(str, range(count)))
@@ -148,11 +127,6 @@ def checked_class_names(class_names: Sequence[object] | None, count: int) -> tup
             f"class_names must have {count} names, one for each class, got {len(class_names)}"
         )
     return tuple(printable(str(name)) for name in class_names)
-
-
-def printable(text: str) -> str:
-    """Text without what cannot be shown, such as control characters."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def silent(stage: str, done: float) -> None:
@@ -201,6 +175,7 @@ def calibrated(calibrator: Any, logits: object, input: str) -> Any:
     return Calibrate(calibrator, input, SMALLEST_POSITIVE)(logits)
 
 
+@overload
 def report(
     logits: object,
     labels: object = None,
@@ -213,7 +188,40 @@ def report(
     calibrator: Any = None,
     test: tuple[object, object] | None = None,
     progress: Progress | None = None,
-) -> Report:
+    multilabel: Literal[False] = False,
+) -> Report: ...
+
+
+@overload
+def report(
+    logits: object,
+    labels: object = None,
+    class_names: Sequence[object] | None = None,
+    *,
+    title: str | None = None,
+    seed: int = 0,
+    input: str = "logits",
+    calibrator: Any = None,
+    test: tuple[object, object] | None = None,
+    progress: Progress | None = None,
+    multilabel: Literal[True],
+) -> MultilabelReport: ...
+
+
+def report(
+    logits: object,
+    labels: object = None,
+    class_names: Sequence[object] | None = None,
+    *,
+    title: str | None = None,
+    seed: int = 0,
+    input: str = "logits",
+    by: object = None,
+    calibrator: Any = None,
+    test: tuple[object, object] | None = None,
+    progress: Progress | None = None,
+    multilabel: bool = False,
+) -> Report | MultilabelReport:
     """What a classifier's logits are worth: a verdict, numbers with intervals, and a page.
 
     `report(estimator, X, y)` is about the predictions of a fitted scikit-learn classifier.
@@ -237,9 +245,12 @@ def report(
         test: (logits, labels) of a test set: calibrators are fitted to all rows before, and scored
             on these.
         progress: Called as progress(stage, done) while it works, with done rising from 0 to 1.
+        multilabel: Whether labels are independent: logits (rows, labels), of which each has a
+            sigmoid of its own, and `labels` of that shape, 0 or 1; `class_names` are theirs.
 
     Returns:
-        A Report: `print` it, `.save("report.html")`, `.to_json()`.
+        A Report: `print` it, `.save("report.html")`, `.to_json()`. With `multilabel` a
+        MultilabelReport, which does the same.
 
     Example:
         >>> import numpy as np, hotmax as hm
@@ -257,6 +268,12 @@ def report(
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be a function or None, got {progress!r}")
     tell, shown_names = progress or silent, class_names
+    if multilabel:
+        if by is not None:
+            raise ValueError("by is not for multilabel: give the rows of one group at a time")
+        named = printable(title) if title else f"A report by hotmax {hm.__version__}"
+        data = logits, labels, class_names
+        return multilabel_report(*data, named, seed, input, calibrator, test, tell)
     if hasattr(logits, "decision_function") or hasattr(logits, "predict_proba"):
         logits, labels, shown_names, input = outputs(logits, labels, class_names)
         class_names = None

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.text import Text
 
+from hotmax.view.cli.label_calibrators import method_of
 from hotmax.view.cli.options import (
-    BLOCK_READING,
     COMMON,
-    BlockReading,
+    LABEL_READING,
     Common,
     Files,
     Flag,
+    LabelReading,
     check_free,
 )
 from hotmax.view.cli.output import Table, progress, say, say_json
-from hotmax.view.cli.predictions import method_of
 from hotmax.view.cli.row_errors import naming_the_file
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def calibrate(
     seed: int = 0,
     prior: float | None = None,
     force: Flag = False,
-    reading: BlockReading = BLOCK_READING,
+    reading: LabelReading = LABEL_READING,
     common: Common = COMMON,
 ) -> None:
     """Fit a calibrator to labelled logits; compare before and after.
@@ -85,6 +85,8 @@ def calibrate(
     Example: hotmax calibrate predictions.npz --out calibrator.json
 
     Example: hotmax calibrate predictions.csv --method select --holdout 0.3
+
+    Example: hotmax calibrate labels.npz --multilabel --out calibrator.json
 
     Example: hotmax calibrate 'shards/*.parquet' --cluster tcp://host:8786
 
@@ -125,6 +127,14 @@ def calibrate(
     with progress("reading") as update, reading.open(files) as found:
         if not found.has_labels:
             raise ValueError(f"{found.name} has no labels, which calibration needs: --labels")
+        if found.multilabel:
+            from hotmax.view.cli.labels import calibrate_labels
+
+            if prior is not None:
+                raise ValueError("--prior is not for --multilabel")
+            parts = holdout_of(found.arguments[0].shape[0], holdout, seed)
+            calibrate_labels(found, method, parts, out, force, common.json)
+            return
         with naming_the_file(found):
             rows = row_parts(*found.arguments)
             parts = holdout_of(rows.rows, holdout, seed)

@@ -11,6 +11,7 @@ import numpy as np
 from cyclopts import Parameter
 
 import hotmax as hm
+from hotmax.view.cli.label_calibrators import loaded
 from hotmax.view.cli.options import (
     BLOCK_READING,
     COMMON,
@@ -159,13 +160,12 @@ def read_costs(path: Path) -> Any:
 def calibrated(found: Any, calibrator: Path | None) -> tuple[Any, Any, str]:
     """(logits, labels, input) of what was read, through a calibrator if one is named."""
     from hotmax.calibration.calibrated_source import Calibrate, calibrated_source
-    from hotmax.io.one_file import existing
 
     logits, labels = found.arguments
     if calibrator is None:
         given = found.source is not None and found.source.input == "probabilities"
         return logits, labels, "probabilities" if given else "logits"
-    fitted = hm.calibration.load(existing(calibrator))
+    fitted = loaded(calibrator, False)
     classes = logits.classes if found.source is not None else logits.shape[1]
     if classes != fitted.n_features_in_:
         raise ValueError(

@@ -6,7 +6,8 @@ import dataclasses
 from pathlib import Path
 
 from hotmax.view.cli.decide import calibrated
-from hotmax.view.cli.options import BLOCK_READING, COMMON, BlockReading, Common, Files, Temperature
+from hotmax.view.cli.labels import evaluated_labels, say_labels
+from hotmax.view.cli.options import COMMON, LABEL_READING, Common, Files, LabelReading, Temperature
 from hotmax.view.cli.output import progress, say, say_json
 from hotmax.view.cli.row_errors import naming_the_file
 
@@ -16,7 +17,7 @@ def evaluate(
     calibrator: Path | None = None,
     temperature: Temperature = 1.0,
     bins: int = 15,
-    reading: BlockReading = BLOCK_READING,
+    reading: LabelReading = LABEL_READING,
     common: Common = COMMON,
 ) -> None:
     """Print all metrics of labelled predictions: accuracy, nll, Brier score, ECE and the rest.
@@ -24,6 +25,8 @@ def evaluate(
     Example: hotmax evaluate predictions.npz
 
     Example: hotmax evaluate test.npz --calibrator calibrator.json
+
+    Example: hotmax evaluate labels.npz --multilabel --calibrator calibrator.json
 
     Example: hotmax evaluate 'shards/*.parquet' --cluster tcp://host:8786
 
@@ -48,6 +51,11 @@ def evaluate(
     with progress("reading") as update, reading.open(files) as found:
         if not found.has_labels:
             raise ValueError(f"{found.name} has no labels, which an evaluation needs: --labels")
+        if found.multilabel:
+            with naming_the_file(found):
+                labelled = evaluated_labels(found, calibrator, temperature, bins)
+            say_labels(found, labelled, common.json)
+            return
         with naming_the_file(found):
             logits, labels, input = calibrated(found, calibrator)
             rows = row_parts(logits, labels, input=input)

@@ -51,7 +51,12 @@ class Reading:
     clip: float | None = None
     "With --input probabilities: the least probability, such as 1e-12; smaller ones count as it."
 
-    def read(self, path: str | Path) -> hm.io.Predictions:
+    @property
+    def of_labels(self) -> bool:
+        """Whether labels are independent of each other."""
+        return False
+
+    def read(self, path: str | Path | list[str]) -> hm.io.Predictions:
         found = hm.io.read(
             path,
             labels=self.labels,
@@ -60,6 +65,7 @@ class Reading:
             input=self.input,
             columns=parse_columns(self.columns),
             clip=self.clip,
+            multilabel=self.of_labels,
         )
         if isinstance(found, hm.io.Predictions):
             return found
@@ -82,6 +88,12 @@ class BlockReading(Reading):
         """What the files hold: in memory if it is one file that is small, else block by block."""
         if not files:
             raise ValueError("FILE requires an argument: a file, a directory or a pattern")
+        if self.of_labels:
+            if self.cluster is not None:
+                raise ValueError("--multilabel reads files whole, without --cluster")
+            several = self.read(files[0] if len(files) == 1 else list(files))
+            yield Input(several.source, several, None)
+            return
         if self.cluster is None and len(files) == 1 and is_small(files[0]):
             found = self.read(files[0])
             yield Input(found.source, found, None, self.input == "probabilities")
@@ -98,6 +110,19 @@ class BlockReading(Reading):
                 clip=self.clip,
             )
             yield Input(source.name, None, source)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class LabelReading(BlockReading):
+    """The same, where labels may be independent of each other."""
+
+    multilabel: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    "Labels are independent: a logit for each, and targets 0 or 1 of the same shape."
+
+    @property
+    def of_labels(self) -> bool:
+        return self.multilabel
 
 
 @contextmanager
@@ -145,6 +170,10 @@ class Input:
         if self.predictions is not None:
             return self.predictions.logits, self.predictions.labels
         return self.source, None
+
+    @property
+    def multilabel(self) -> bool:
+        return self.predictions is not None and self.predictions.multilabel
 
     def as_data(self) -> dict[str, Any]:
         """What was taken for what, for JSON."""
@@ -195,6 +224,7 @@ def check_same_names(
 
 
 COMMON, READING, BLOCK_READING = Common(), Reading(), BlockReading()  # the defaults
+LABEL_READING = LabelReading()
 SMALL_FILE = 1 << 26  # bytes up to which a single file is read whole
 
 Temperature = Annotated[float, Parameter(name=("--temperature", "-T"), allow_leading_hyphen=True)]

@@ -13,14 +13,15 @@ from cyclopts import Parameter
 
 import hotmax as hm
 from hotmax._core.class_labels import integer_names
+from hotmax.view.cli.label_calibrators import fitting_reading, loaded, method_of
 from hotmax.view.cli.options import (
-    BLOCK_READING,
     COMMON,
-    BlockReading,
+    LABEL_READING,
     Common,
     Files,
     Flag,
     Input,
+    LabelReading,
     check_free,
     check_same_names,
 )
@@ -39,7 +40,7 @@ def report(
     test: str | None = None,
     seed: int = 0,
     force: Flag = False,
-    reading: BlockReading = BLOCK_READING,
+    reading: LabelReading = LABEL_READING,
     common: Common = COMMON,
 ) -> None:
     """Write a page about a classifier's predictions, or about a demo.
@@ -51,6 +52,8 @@ def report(
     Example: hotmax report validation.npz --test test.npz
 
     Example: hotmax report predictions.npz --by site --calibrator calibrator.json
+
+    Example: hotmax report labels.npz --multilabel
 
     Example: hotmax report --open
 
@@ -78,8 +81,6 @@ def report(
     force
         Overwrite the page if it is there.
     """
-    from hotmax.io.one_file import existing
-
     check_free(out, force)
     with progress("reading" if files else "making the demo") as update, ExitStack() as stack:
         story: list[str] = []
@@ -93,7 +94,7 @@ def report(
         else:
             found = stack.enter_context(reading.open(files))
             title = title or Path(files[0]).name
-        own = None if calibrator is None else hm.calibration.load(existing(calibrator))
+        own = None if calibrator is None else loaded(calibrator, found.multilabel)
         groups = None if by is None else groups_of(by, files)
         if by is not None and by in (found.class_names or ()):
             raise ValueError(
@@ -106,20 +107,27 @@ def report(
             if more.labels is None:
                 raise ValueError(f"{test} has no labels, which a test set needs: --labels")
             check_same_names(found.name, found.class_names, test, more.class_names)
-            others = more.logits, as_named(more.labels, found.class_names)
+            others = more.logits, more.labels
+            if not found.multilabel:
+                others = more.logits, as_named(more.labels, found.class_names)
         with naming_the_file(found):
             logits, labels = found.arguments
-            result = hm.report(
-                logits,
-                as_named(labels, found.class_names),
-                found.class_names,
-                title=title,
-                seed=seed,
-                by=groups,
-                calibrator=own,
-                test=others,
-                progress=update,
-            )
+            options: Any = {"title": title, "seed": seed, "test": others, "progress": update}
+            result: Any = None
+            if found.multilabel:
+                if by is not None or labels is None:
+                    raise ValueError("--multilabel needs targets (--labels), and takes no --by")
+                given = logits, labels, found.class_names
+                result = hm.report(*given, calibrator=own, multilabel=True, **options)
+            else:
+                result = hm.report(
+                    logits,
+                    as_named(labels, found.class_names),
+                    found.class_names,
+                    by=groups,
+                    calibrator=own,
+                    **options,
+                )
         result.save(out, force=force)
     if common.json:
         print(result.to_json())
@@ -190,7 +198,7 @@ def apply(
     *files: Files,
     out: Path,
     force: Flag = False,
-    reading: BlockReading = BLOCK_READING,
+    reading: LabelReading = LABEL_READING,
     common: Common = COMMON,
 ) -> None:
     """Turn logits into probabilities by a saved calibrator.
@@ -211,11 +219,12 @@ def apply(
     out
         An .npz to write: array probabilities, and labels and classes if the file has them; or a
         .csv or .parquet with a column for each class, and the labels. Of several files, a
-        directory: an .npz for each, and manifest.json. It appears as a whole or not at all.
+        directory: an .npz for each, and manifest.json. It appears as a whole or not at all. Of one
+        logit for each row both probabilities are written, that of its class last; with --multilabel
+        that of "yes" for each label.
     force
         Overwrite the result if it is there.
     """
-    from hotmax.io.one_file import existing
     from hotmax.io.places import files_in
     from hotmax.io.writing import check_kind
 
@@ -224,8 +233,7 @@ def apply(
     if not shards:
         check_free(out, force)
         check_kind(out)
-    existing(calibrator)
-    fitted = hm.calibration.load(calibrator)
+    fitted, reading = fitting_reading(calibrator, reading)
     if shards:
         with progress("applying") as update:
             manifest = apply_to_shards(fitted, names, out, reading, force, update)
@@ -242,7 +250,3 @@ def apply(
         say_json({**data, "method": method_of(fitted), "out": str(out)})
     else:
         say(str(found), f"written: {out}, {rows} rows of {classes} probabilities, {kind.name}")
-
-
-def method_of(calibrator: Any) -> str:
-    return str(calibrator._options()[0])

@@ -31,6 +31,8 @@ def naming_the_file(input: Input) -> Iterator[None]:
         yield
     except ValueError as error:
         source = input.name
+        if found.multilabel:
+            raise ValueError(f"{source}: {error}") from error
         fault = next((kind for kind, text in WRONG.items() if text in str(error)), None)
         fault = kernels.IS_EMPTY if fault is None else fault  # whose softmax is nan
         row = row_with(fault, found.logits, found.labels)

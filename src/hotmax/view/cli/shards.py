@@ -18,6 +18,7 @@ import numpy as np
 import hotmax as hm
 from hotmax._core.arrays import Array
 from hotmax._core.files import whole
+from hotmax.view.cli.label_calibrators import label_probabilities, loaded, method_of
 from hotmax.view.cli.options import BlockReading, Input, connected
 from hotmax.view.cli.output import Progress
 from hotmax.view.cli.row_errors import naming_the_file
@@ -26,7 +27,9 @@ BLOCK = 1 << 21  # entries that are computed together
 MANIFEST, FORMAT = "manifest.json", "hotmax shards"
 
 
-def probabilities_of(fitted: Any, x: Array) -> Array:
+def probabilities_of(fitted: Any, x: Array, of_labels: bool = False) -> Array:
+    if of_labels:
+        return label_probabilities(fitted, x)
     p: Array = fitted.predict_proba(hm.softmax(x) if fitted.input != "logits" else x)
     return p
 
@@ -57,9 +60,10 @@ def write_shard(
     """Write the probabilities of one input; returns rows, classes and dtype."""
     given: Any = found.source if found.predictions is None else found.predictions.logits
     rows, classes = (given.rows, given.classes) if found.source is not None else given.shape
+    what = "labels" if found.multilabel else "classes"
     if classes != fitted.n_features_in_:
         raise ValueError(
-            f"{found.name} has {classes} classes, and {calibrator} was fitted to "
+            f"{found.name} has {classes} {what}, and {calibrator} was fitted to "
             f"{fitted.n_features_in_}"
         )
     labels: list[Array] = []
@@ -69,7 +73,7 @@ def write_shard(
             if numbers is not None:
                 labels.append(numbers)
             with naming_the_file(found):
-                p = probabilities_of(fitted, x)
+                p = probabilities_of(fitted, x, found.multilabel)
             yield p
 
     def taken() -> Array:
@@ -88,6 +92,7 @@ def write_shard(
         labels=taken if found.has_labels else None,
         class_names=found.class_names,
         force=force,
+        multilabel=found.multilabel,
     )
     return rows, classes, kind
 
@@ -97,7 +102,7 @@ def write_one(
 ) -> dict[str, Any] | tuple[str, str]:
     """One shard, on a worker: its entry in the manifest; or the kind and text of an error."""
     try:
-        fitted = hm.calibration.load(calibrator)
+        fitted = loaded(calibrator, reading.of_labels)
         with replace(reading, cluster=None).open([name]) as found:
             rows, _, kind = write_shard(
                 fitted, calibrator, found, Path(out), True, lambda stage, done: None
@@ -138,7 +143,7 @@ def apply_to_shards(
         manifest = {
             "format": FORMAT,
             "version": 1,
-            "method": fitted._options()[0],
+            "method": method_of(fitted),
             "num_classes": fitted.n_features_in_,
             "dtype": "float64" if len(kinds) > 1 else kinds.pop(),
             "shards": entries,
