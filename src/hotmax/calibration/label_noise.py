@@ -20,10 +20,8 @@ from hotmax._kernels.calibration import exact as kernels
 from hotmax.calibration.binning import BINS, CONFIDENCE, CORRECT, SQUARES, WEIGHT, width_edges
 from hotmax.calibration.exact_sums import CellSums
 
-PRIOR_VARIANCE = (
-    3.0  # that of so many rows, with labels drawn at 1/2, times 4: towards a ratio of 1
-)
-RIGHT, SURE, RESIDUAL = range(3)  # sums over rows of w**2 times s, c and (s - c)**2
+PRIOR_VARIANCE = 3.0  # in favour of a ratio of 1: that of 12 rows of confidence 1/2
+SQUARED_RIGHT, SQUARED_SURE, SQUARED_RESIDUAL = range(3)  # sums of w**2 times s, c, (s - c)**2
 
 
 class ResidualSums:
@@ -60,7 +58,9 @@ def dispersion_of(bins: Array, residuals: Array) -> Array:
     with np.errstate(invalid="ignore", divide="ignore"):
         rows = weight**2 / squares
         mean = (bins[:, CORRECT] - bins[:, CONFIDENCE]) / weight
-        total = residuals[:, RESIDUAL] - 2 * mean * (residuals[:, RIGHT] - residuals[:, SURE])
+        total = residuals[:, SQUARED_RESIDUAL] - 2 * mean * (
+            residuals[:, SQUARED_RIGHT] - residuals[:, SQUARED_SURE]
+        )
         own = np.maximum(total + mean**2 * squares, 0.0) / squares * rows / (rows - 1.0)
         right = np.clip(bins[:, CORRECT] / weight, 0.0, 1.0)
         drawn = right * (1.0 - right) + own / rows  # the last term: right varies too

@@ -22,8 +22,6 @@ from hotmax.calibration.label_noise import rows_of_equal_weight
 from hotmax.calibration.search import fit_examples
 from hotmax.calibration.temperature_fit import TemperatureFit
 
-GRADIENT, CURVATURE = 2, 3  # behind weight and nll, in the terms of `moments`
-
 
 def effective_rows(weights: np.ndarray) -> float:
     return rows_of_equal_weight(float(weights.sum()), float((weights * weights).sum()))
@@ -60,8 +58,8 @@ def squares_at(sample: Examples, weights: np.ndarray, inverse: float) -> tuple[f
     gaps, terms = np.empty(sample.rows), np.empty((kernels.MOMENTS, sample.rows))
     kernels.survey(block, labels, soft, weights, gaps)
     kernels.moments(block, gaps, weights, inverse, terms)
-    gradient = float((terms[GRADIENT] ** 2).sum()) * sample.rows / max(sample.rows - 1, 1)
-    return gradient, float(terms[CURVATURE].sum())
+    gradient = float((terms[kernels.GRADIENT] ** 2).sum()) * sample.rows / max(sample.rows - 1, 1)
+    return gradient, float(terms[kernels.CURVATURE].sum())
 
 
 def scaled_weights(sample: Examples) -> Examples:

@@ -17,7 +17,7 @@ from hotmax._core.reading import reading
 from hotmax.calibration.examples import INPUTS, refuse_probabilities
 from hotmax.calibration.source import Part, Source, lazy_source
 from hotmax.io.found import NONE, Found, Wanted
-from hotmax.io.labels import read_label_file
+from hotmax.io.labels import is_soft, read_label_file
 from hotmax.io.one_file import (
     as_clip,
     as_columns,
@@ -55,6 +55,7 @@ class FileSummary:
     parts: tuple[Part, ...]  # from offset 0
     logit_source: str
     label_source: str | None
+    soft_labels: bool = False
 
 
 def summary_of(name: str, wanted: Wanted, class_names: Sequence[str] | None) -> FileSummary:
@@ -80,8 +81,9 @@ def summary_of(name: str, wanted: Wanted, class_names: Sequence[str] | None) -> 
         for start in range(0, rows, step)
     )
     labelled, taken = found.labels is not None, found.logit_source or found.what
+    soft = is_soft(found.labels, classes)
     return FileSummary(
-        name, rows, classes, x.dtype, names, labelled, parts, taken, found.label_source
+        name, rows, classes, x.dtype, names, labelled, parts, taken, found.label_source, soft
     )
 
 
@@ -138,13 +140,17 @@ def parquet_summary(
     )
 
 
+def kind_of_labels(file: FileSummary) -> str:
+    return "none" if not file.has_labels else "soft" if file.soft_labels else "labels"
+
+
 def check_agreement(first: FileSummary, other: FileSummary) -> None:
     """Raise if two shards do not belong together, naming both."""
     for what, one, two in (
         ("classes", first.classes, other.classes),
         ("dtype", first.dtype, other.dtype),
         ("names of classes", first.class_names, other.class_names),
-        ("labels", *("labels" if file.has_labels else "none" for file in (first, other))),
+        ("labels", *(kind_of_labels(file) for file in (first, other))),
     ):
         if one != two:
             raise ValueError(
@@ -196,6 +202,7 @@ def source_of_files(
         ]
         has_labels = True
     first = files[0]
+    soft = first.soft_labels if other is None and not given else is_soft(raw, first.classes)
     if clip:
         parts = [ClippedPart(p.offset, p.rows, p.place, p.first, p, clip) for p in parts]
     source = Source(
@@ -207,6 +214,7 @@ def source_of_files(
         has_labels=has_labels,
         input=input,
         runner=runner_of(client),
+        soft_labels=soft,
     )
     source.logit_source = first.logit_source
     source.label_source = "labels" if given else first.label_source if other is None else str(other)
@@ -244,8 +252,12 @@ def source_of_arrays(
     if kind.kind not in "iub" and kind.name not in FLOATS:
         raise TypeError(f"{name}: logits must hold {ACCEPTED}, got {kind}")
     rows, classes = map(int, x.shape)
-    if y is not None and tuple(y.shape) != (rows,):
-        raise ValueError(f"{name}: labels must have shape {(rows,)}, got {tuple(y.shape)}")
+    soft = y is not None and is_soft(y, classes)
+    if y is not None and tuple(y.shape) != ((rows, classes) if soft else (rows,)):
+        raise ValueError(
+            f"{name}: labels must have shape {(rows,)}, or {(rows, classes)} if they are "
+            f"probabilities, got {tuple(y.shape)}"
+        )
     names = None
     if class_names is not None:
         nothing = Found(np.empty((1, classes)), "", None, None, None, str)
@@ -264,6 +276,7 @@ def source_of_arrays(
         has_labels=y is not None,
         input=input,
         runner=runner_of(client),
+        soft_labels=soft,
     )
     return looked_at(source)
 

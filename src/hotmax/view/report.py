@@ -16,7 +16,7 @@ import numpy as np
 import hotmax as hm
 from hotmax._core.arrays import refuse_masked
 from hotmax._core.checks import as_seed
-from hotmax._core.class_labels import in_order
+from hotmax._core.class_labels import in_order, refuse_other_columns
 from hotmax._core.files import whole
 from hotmax.calibration.assessment import (
     Assessment,
@@ -37,8 +37,8 @@ from hotmax.view.report_inputs import (
     ReportRows,
     calibrated,
     check_weights,
+    has_soft_labels,
     outputs,
-    soft_labels,
     with_test,
     without_weightless,
 )
@@ -282,6 +282,8 @@ def report_of(
             class_names = third[0]
         shown_names = class_names
     first = None
+    if calibrator is not None:
+        refuse_other_columns(getattr(calibrator, "columns_", None), logits, "logits")
     if test is not None:
         logits, labels, sample_weight, first = with_test(logits, labels, sample_weight, test)
     if calibrator is not None:
@@ -309,7 +311,7 @@ def report_of(
     given = ReportRows(rows, first, by, sample_weight is not None, False)
     if labelled:
         given = without_weightless(
-            dataclasses.replace(given, soft=soft_labels(logits, labels, rows))
+            dataclasses.replace(given, soft=has_soft_labels(logits, labels, rows))
         )
         shape, assessment = assess(given.rows, seed, tell, given.first, given.weighting)
         if sample_weight is not None and assessment.weights is None:  # those that are left have 1

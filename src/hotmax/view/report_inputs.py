@@ -9,6 +9,7 @@ import numpy as np
 
 from hotmax._backends.lazy import is_lazy
 from hotmax._core.arrays import refuse_masked
+from hotmax._core.class_labels import names_of_columns, refuse_other_columns
 from hotmax.calibration.by_group import as_codes
 from hotmax.calibration.calibrated_source import Calibrate, calibrated_source
 from hotmax.calibration.examples import (
@@ -70,6 +71,7 @@ def with_test(
         raise TypeError("test needs logits and labels that are arrays")
     if not isinstance(test, tuple) or len(test) not in (2, 3):
         raise TypeError("test must be (logits, labels) or (logits, labels, sample_weight)")
+    refuse_other_columns(names_of_columns(logits), test[0], "test")
     x, more = np.asarray(logits), np.asarray(test[0])
     if x.ndim != 2 or more.ndim != 2 or x.shape[1] != more.shape[1]:
         raise ValueError(f"test must have rows like logits, got {more.shape} and {x.shape}")
@@ -131,7 +133,7 @@ def check_weights(sample_weight: object, logits: object, labelled: bool) -> None
         )
 
 
-def soft_labels(logits: object, labels: object, rows: RowParts) -> bool:
+def has_soft_labels(logits: object, labels: object, rows: RowParts) -> bool:
     """Whether the labels are probabilities of classes."""
     if rows.whole is not None:
         return rows.whole.labels.size == 0
