@@ -13,14 +13,18 @@ import numpy as np
 from hotmax.calibration.binning import BINS, FINE_BINS
 from hotmax.calibration.chance import calibration_test
 from hotmax.calibration.examples import read
-from hotmax.calibration.method_score import union_of_cells
+from hotmax.calibration.method_score import MethodScore, method_score, union_of_cells
+from hotmax.calibration.robust_fit import effective_rows, robust_intervals
 from hotmax.calibration.score_sums import Method, ScoreMethods
+from hotmax.calibration.search import fit_examples
+from hotmax.calibration.temperature_fit import TemperatureFit
 from hotmax.calibration.verdict import NOT_FOUND, verdict_of
-from hotmax.calibration.weighted_sums import WeightedSums
+from hotmax.calibration.weighted_sums import WeightedSums, Weighting
 from simulation.models import logits_of, probabilities_of
 
 CLASSES, ROWS = (2, 10), (100, 1000)
 CASES = {  # name: weights, targets
+    "weights 1": ("1", "labels"),
     "weights exponential": ("exponential", "labels"),
     "weights 0 or 1": ("0 or 1", "labels"),
     "weights lognormal": ("lognormal", "labels"),
@@ -32,7 +36,11 @@ CASES = {  # name: weights, targets
     "3 annotators, weights exponential": ("exponential", "annotators"),
 }
 CONCENTRATION = 8.0  # of the Dirichlet distribution
-KINDS = ("ordinary", "sure", "one logit + 9")
+# Where few rows are wrong, and weights depend on labels, the variance is hardly known: no bar.
+ONLY_ORDINARY = ("weights of classes",)
+KINDS = ("ordinary", "one logit + 9")
+POPULATION = 100_000  # rows
+COVERED = ("accuracy", "nll", "brier", "ece", "temperature")
 
 
 def drawn_shares(p: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -67,7 +75,9 @@ def rows_of(
         labels = targets_of("labels", z, p / p.sum(1, keepdims=True), rng)
         return z, labels, w[labels]
     w = None
-    if weights == "exponential":
+    if weights == "1":
+        w = np.ones(rows)
+    elif weights == "exponential":
         w = rng.exponential(size=rows)
     elif weights == "lognormal":
         w = np.exp(1.5 * rng.normal(size=rows))
@@ -94,3 +104,35 @@ def verdict_share(
         test = calibration_test(fine, np.random.default_rng(number), dispersion=dispersion)
         found += verdict_of(test) != NOT_FOUND
     return found / sets
+
+
+def coverage_share(case: str, rows: int, sets: int, seed: int) -> dict[str, float]:
+    """How often intervals hold what a large population has: of an overconfident model."""
+    truth = scores_in(case, POPULATION, np.random.default_rng(99))
+    rng, held = np.random.default_rng(seed), dict.fromkeys(COVERED, 0)
+    temperature = fit_in(case, POPULATION, np.random.default_rng(98)).temperature
+    for _ in range(sets):
+        found = scores_in(case, rows, rng)
+        fit = fit_in(case, rows, rng)
+        for name in ("accuracy", "nll", "brier", "ece"):
+            low, high = getattr(found, name).interval
+            held[name] += low <= getattr(truth, name).value <= high
+        low, high = fit.interval
+        held["temperature"] += low <= temperature <= high
+    return {name: count / sets for name, count in held.items()}
+
+
+def scores_in(case: str, rows: int, rng: np.random.Generator) -> MethodScore:
+    z, targets, w = rows_of(case, "ordinary", 5, rows, rng, 1.5)
+    sums = ScoreMethods((Method("none", 1.0),), None, WeightedSums)(
+        read(z, targets, sample_weight=w)
+    )
+    weighting = Weighting(w is not None, targets.ndim == 2)
+    return method_score("none", 0, sums, 0, np.random.default_rng(rows), weighting)
+
+
+def fit_in(case: str, rows: int, rng: np.random.Generator) -> TemperatureFit:
+    z, targets, w = rows_of(case, "ordinary", 5, rows, rng, 1.5)
+    examples = read(z, targets, sample_weight=w)
+    effective = effective_rows(examples.weight_of_rows())
+    return robust_intervals(fit_examples(examples), examples, effective)

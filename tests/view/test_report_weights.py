@@ -93,8 +93,8 @@ def test_the_interval_of_the_temperature_is_that_of_its_gradient(weighted, softl
         assert np.log(high / low) / 2 == pytest.approx(1.96 * error, rel=0.05)
 
 
-@pytest.mark.parametrize("scale", [1e-3, 7.0])
-def test_the_scale_of_weights_does_not_matter(weighted, scale):
+def test_the_scale_of_weights_does_not_matter(weighted):
+    scale = 1e-3
     other = hm.report(Z, Y, sample_weight=scale * W, test=(ZT, YT, scale * WT)).assessment
     for one, two in zip(weighted.assessment.scores, other.scores, strict=True):
         assert one.nll.value == pytest.approx(two.nll.value, rel=1e-6)
@@ -143,23 +143,25 @@ def test_whole_weights_are_repeated_rows(kind):
 
 @pytest.mark.parametrize("soft", [False, True])
 def test_rows_of_weight_0_are_left_out(soft):
-    """The split, all intervals and the text are those of the other rows."""
+    """The split, all intervals and the text are those of the other rows, whatever these hold."""
     y = SOFT if soft else Y
     there = RNG.random(500) < 0.6
-    weights = np.where(there, W, 0.0)
-    one = hm.report(Z, y, sample_weight=weights, by=Y)
+    spoiled = np.where(there[:, None], Z, np.nan)
+    one = hm.report(spoiled, y, sample_weight=np.where(there, W, 0.0), by=Y)
     two = hm.report(Z[there], y[there], sample_weight=W[there], by=Y[there])
     assert one.to_json() == two.to_json()
-    one = hm.report(Z, y, sample_weight=there.astype(float))
-    two = hm.report(Z[there], y[there])
-    assert one.assessment.scores[0].nll == two.assessment.scores[0].nll
-    assert one.assessment.before.test == two.assessment.before.test
     assert one.rows == there.sum()
-    spoiled = Z.copy()
-    spoiled[~there] = np.nan
-    assert hm.report(spoiled, y, sample_weight=weights, by=Y).to_json() == hm.report(
-        Z, y, sample_weight=weights, by=Y
-    ).to_json()
+
+
+def test_weights_of_0_and_1_give_the_whole_report():
+    there = np.arange(500) % 2 == 1
+    one = hm.report(Z, Y, sample_weight=there.astype(float))
+    two = hm.report(Z[there], Y[there])
+    found, want = (json.loads(each.to_json()) for each in (one, two))
+    assert found["assessment"].pop("weights")["score_effective_rows"] == 125
+    assert found == want
+    assert "weighted: the scoring rows are as certain as 125 of equal weight" in str(one)
+    assert LEFT_OUT not in str(one)
 
 
 def test_every_form_says_that_there_are_weights(weighted, softly):
@@ -190,13 +192,6 @@ def test_reports_without_them_say_nothing(result):
     assert "weights" not in json.loads(result.to_json())["assessment"]
     assert "weight" not in str(result)
     assert "What to hand to a person" in result.to_html()
-
-
-def test_weights_of_0_and_1_give_the_whole_report():
-    found = hm.report(Z, Y, sample_weight=np.arange(500) % 2)
-    assert found.assessment.abstention is not None
-    assert "weighted: the scoring rows are as certain as 125 of equal weight" in str(found)
-    assert LEFT_OUT not in str(found)
 
 
 def test_by_group_takes_weights():
@@ -309,5 +304,5 @@ def test_bad_weights_and_soft_labels_are_named(arguments, options, words):
 
 
 def test_no_weight_in_the_test_set_is_refused():
-    with pytest.raises(ValueError, match="sample_weight must not be 0 in all rows to fit on"):
+    with pytest.raises(ValueError, match="sample_weight must not be 0 in all rows of the test set"):
         hm.report(Z, Y, test=(ZT, YT, 0 * WT))

@@ -8,7 +8,8 @@ annotators vary by a third of it, true probabilities not at all, and c (1 - c) i
 the ratio of both variances, the dispersion, is estimated from the residuals s - c less their mean
 in each bin of confidence. Bins with few rows are drawn to the ratio of all rows, and that of few
 rows to 1. For soft labels of equal weight it is at most 1. For drawn labels with weights it is at
-least 1, and above that where weights depend on labels, such as weights of classes.
+least 1, and above that where weights depend on labels, such as weights of classes. If these go
+with few wrong rows, false verdicts are more frequent than stated.
 """
 
 from __future__ import annotations

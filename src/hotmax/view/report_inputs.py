@@ -163,6 +163,10 @@ def without_weightless(given: ReportRows) -> ReportRows:
             as_codes(by, rows.rows)
             by = np.asarray(by)[there]
         first = None if first is None else int(np.searchsorted(there, first))
+        if first in (0, there.size):
+            raise ValueError(
+                "sample_weight must not be 0 in all rows of the test set, or in all others"
+            )
         examples, weights = examples.taking(there), weights[there]
     plain = bool((weights == 1.0).all())
     if plain:
