@@ -80,8 +80,8 @@ def weight_section(sets: int, seed: int) -> Section:
             tell(rows[-1])
     title = (
         f"Verdicts on {sets} calibrated models in each cell, whose rows have weights or soft "
-        f"labels, found wanting (at most {MOST_FALSE:.1%}, but for weights of classes where few rows "
-        "are wrong) / models at temperature 2 that are found"
+        f"labels, found wanting (at most {MOST_FALSE:.1%}, but for weights of classes where few "
+        "rows are wrong) / models at temperature 2 that are found"
     )
     header = [f"{k} classes, {n:,} rows" for k in weights.CLASSES for n in weights.ROWS]
     return title, ["rows", *header], rows, failures
