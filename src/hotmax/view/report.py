@@ -246,7 +246,7 @@ def report(
         >>> weights = rng.exponential(size=4000)
         >>> result = hm.report(logits, labels, sample_weight=weights)
         >>> print(result.weighting[0])
-        weighted: the scoring rows are as certain as 977 of equal weight
+        weighted: the scoring rows are as certain as 1,017 of equal weight
     """
     if len(third) > 1:
         raise TypeError("report takes logits, labels and class_names, or an estimator, X and y")
