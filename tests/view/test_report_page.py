@@ -280,6 +280,7 @@ def bad(row, value):
         ((bad(7, -np.inf),), {}, ValueError, "row 7 holds nothing but -inf"),
         ((Z, Y + 1), {}, ValueError, r"labels must lie in 0..3, got 4 in row"),
         ((Z, Y[:-1]), {}, ValueError, "labels must have shape"),
+        ((Z, Y * 1.0), {}, TypeError, "labels must be integers"),
         ((Z, Y, ["a"]), {}, ValueError, "class_names must have 4 names"),
         ((Z, Y, "abcd"), {}, TypeError, "class_names must be a list"),
         ((Z[:, :1], Y * 0), {}, ValueError, "at least 2 classes"),
