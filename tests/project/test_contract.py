@@ -211,7 +211,7 @@ BY_POSITION = {
     "top_logprobs": {"k"},
     "chosen_logprobs": {"tokens"},
     "verify": {"target_logits", "draft_tokens"},
-    "report": {"labels", "class_names"},
+    "report": {"labels", "class_names", "third"},
     "smooth_labels": {"label_smoothing"},
 }
 

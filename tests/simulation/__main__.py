@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import tables
 
 import hotmax as hm
-from simulation import advice, decisions, intervals, labels, verdicts
+from simulation import advice, decisions, intervals, labels, verdicts, weights
 from simulation.models import CLASSES, SCALES
 
 Section = tuple[str, list[str], list[list[str]], list[str]]  # title, header, rows, what fails
@@ -60,6 +60,47 @@ def agreement_section(sets: int, seed: int) -> Section:
             failures.append(f"agreement: {rows[-1]}")
     title = f"The same by the function that report and calibrate call, on {sets} models each"
     return title, ["calibrated model", "hotmax", "NumPy"], rows, failures
+
+
+def weight_section(sets: int, seed: int) -> Section:
+    rows, failures = [], []
+    for case in weights.CASES:
+        for kind in weights.KINDS:
+            cells = []
+            for classes in weights.CLASSES:
+                for n in weights.ROWS:
+                    false = weights.verdict_share(case, kind, classes, n, sets, seed)
+                    power = weights.verdict_share(
+                        case, kind, classes, n, max(sets // 20, 10), seed + 1, 2.0
+                    )
+                    cells.append(f"{false:.1%} / {power:.0%}")
+                    known = kind == "ordinary" or case not in weights.ONLY_ORDINARY
+                    if known and false > MOST_FALSE:
+                        failures.append(f"weights: {case}, {kind}, {classes}, {n}: {false:.1%}")
+            rows.append([f"{case}, {kind}", *cells])
+            tell(rows[-1])
+    title = (
+        f"Verdicts on {sets} calibrated models in each cell, whose rows have weights or soft "
+        f"labels, found wanting (at most {MOST_FALSE:.1%}, but for weights of classes where few "
+        "rows are wrong) / models at temperature 2 that are found"
+    )
+    header = [f"{k} classes, {n:,} rows" for k in weights.CLASSES for n in weights.ROWS]
+    return title, ["rows", *header], rows, failures
+
+
+def weight_interval_section(sets: int, seed: int) -> Section:
+    rows, failures = [], []
+    for case in ("weights exponential", "shares of 3 annotators", "Dirichlet around p"):
+        for n in (200, 1000):
+            held = weights.coverage_share(case, n, sets, seed)
+            rows.append([f"{case}, {n:,} rows", *(f"{held[name]:.1%}" for name in weights.COVERED)])
+            tell(rows[-1])
+            if min(held.values()) < LEAST_COVERAGE - 2 * (0.95 * 0.05 / sets) ** 0.5:
+                failures.append(f"intervals with weights: {rows[-1]}")
+    title = (
+        f"Intervals that hold the figure of a population, of {sets}; at least {LEAST_COVERAGE:.0%}"
+    )
+    return title, ["rows", *weights.COVERED], rows, failures
 
 
 def coverage_section(name: str, sets: int, seed: int) -> Section:
@@ -177,6 +218,8 @@ def sections(sets: int, seed: int) -> Iterator[Section]:
     yield verdict_section(sets, seed)
     yield agreement_section(max(sets // 5, 50), seed)
     yield label_section(max(sets // 4, 50), seed)
+    yield weight_section(sets, seed)
+    yield weight_interval_section(max(sets // 4, 50), seed)
     yield advice_section(sets, seed)
     yield set_section(200, seed)
     yield decision_section(max(sets // 10, 50), seed)

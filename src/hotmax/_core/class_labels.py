@@ -207,6 +207,23 @@ def names_of_columns(logits: Any) -> tuple[str, ...] | None:
     return tuple(str(name) for name in columns)
 
 
+def refuse_other_columns(fitted: tuple[str, ...] | None, logits: object, name: str) -> None:
+    """Raise if a data frame has other columns than that of a fit, or another order of them."""
+    columns = names_of_columns(logits)
+    if fitted is None or columns is None or columns == fitted:
+        return
+    if sorted(columns) == sorted(fitted):
+        at = next(i for i, (one, two) in enumerate(zip(fitted, columns, strict=True)) if one != two)
+        raise ValueError(
+            f"{name} must have the columns of the fit in the same order: column {at} is "
+            f"{columns[at]!r}, and was {fitted[at]!r}"
+        )
+    raise ValueError(
+        f"{name} must have the columns of the fit, {listed(list(fitted))}, got "
+        f"{listed(list(columns))}"
+    )
+
+
 def names_for(class_names: object, classes: int, logits: object) -> tuple[str, ...] | None:
     """Names from `class_names`, or from the columns of logits that are a data frame."""
     names = checked_names(class_names, classes)

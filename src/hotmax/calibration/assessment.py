@@ -6,7 +6,6 @@ number are read in blocks, in two passes as a rule, and what is kept does not gr
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,8 +13,14 @@ import numpy as np
 
 from hotmax.calibration import conformal
 from hotmax.calibration.acceptance import TARGETS, Abstention, risk_sums
-from hotmax.calibration.binning import BINS
+from hotmax.calibration.binning import BINS, ROWS, WEIGHT
 from hotmax.calibration.chance import LEVEL
+from hotmax.calibration.class_scores import (
+    LEAST_CLASS_ROWS as LEAST_CLASS_ROWS,
+    WORST as WORST,
+    ClassScore as ClassScore,
+    class_scores,
+)
 from hotmax.calibration.estimate import NORMAL, Estimate
 from hotmax.calibration.examples import Examples
 from hotmax.calibration.families import FAMILIES
@@ -28,39 +33,29 @@ from hotmax.calibration.method_score import (
 from hotmax.calibration.mixture import logits_of
 from hotmax.calibration.passes import Tell, Together
 from hotmax.calibration.ranks import groups_aurc, groups_risk
-from hotmax.calibration.reliability import RiskCoverage, wilson
+from hotmax.calibration.reliability import RiskCoverage
 from hotmax.calibration.request import MOST_SCORED
 from hotmax.calibration.reservoir import MOST_ROWS, Reservoir
+from hotmax.calibration.robust_fit import robust_intervals, scaled_weights
 from hotmax.calibration.row_parts import RowParts, Split, parts_of_examples
-from hotmax.calibration.score_sums import HITS, ROWS, SURE, Method, ScoreMethods, ScoreSums
+from hotmax.calibration.score_sums import Method, ScoreMethods, ScoreSums
 from hotmax.calibration.set_coverage import ConformalEvaluation
 from hotmax.calibration.shape import Shape, ShapeOf, sample_size, shape_from
 from hotmax.calibration.temperature import MOST_IN_MEMORY, PassFit, curve_of, fit_rows
 from hotmax.calibration.temperature_fit import TemperatureFit
+from hotmax.calibration.weighted_sums import (
+    TotalWeights,
+    WeightedSums,
+    Weighting,
+    WeightTotals,
+)
 
 MOST_LOGITS = 1 << 22  # in the rows that calibrators with many parameters are fitted to
 MOST_CLASSES = {"matrix": 100, "dirichlet": 100, "histogram": 100, "isotonic": 100}
-WORST = 10  # classes to show
-LEAST_CLASS_ROWS = 10  # rows in which a class must be predicted to be among them
 COVERAGES = (0.9, 0.95, 0.99)
 ONE_SIDED = 1.6448536269514722  # the 95 % point of the normal distribution
 
 Progress = Callable[[str, float], None]
-
-
-@dataclass(frozen=True)
-class ClassScore:
-    """The rows in which one class is predicted: how sure, and how often right.
-
-    `accuracy` has a Wilson interval; `gap_after` is the gap at the fitted temperature.
-    """
-
-    number: int
-    rows: int
-    confidence: float
-    accuracy: Estimate
-    gap: float
-    gap_after: float
 
 
 @dataclass(frozen=True)
@@ -108,6 +103,22 @@ def advised(methods: Sequence[Method], choosing: ScoreSums, judging: ScoreSums) 
     return Advice(method, chosen, change, choosing.rows, judging.rows)
 
 
+@dataclass(frozen=True)
+class RowWeights:
+    """What is known of rows with weights or soft labels.
+
+    Attributes:
+        sample_weight, soft_labels: Whether rows have them.
+        fit_effective_rows, score_effective_rows: (sum of weights)**2 / sum of squared weights of
+            the rows that fit and that score: so many rows of equal weight are as certain.
+    """
+
+    sample_weight: bool
+    soft_labels: bool
+    fit_effective_rows: float
+    score_effective_rows: float
+
+
 @dataclass(frozen=True, eq=False)
 class Assessment:
     """All that a report says about labelled predictions.
@@ -122,11 +133,13 @@ class Assessment:
         worst_classes: The most overconfident classes of those predicted in LEAST_CLASS_ROWS rows
             or more, the surest first.
         risk: The risk-coverage curve before calibration.
-        sets: Conformal sets.
+        sets: Conformal sets; none of rows with weights or soft labels.
         set_rows: (rows of their fit, rows of their score).
-        set_coverage: The randomised sets "aps" at 90 %, by confidence, size and class.
-        abstention: The share to hand to a person at each error rate, from these scoring rows.
+        set_coverage: The randomised sets "aps" at 90 %, by confidence, size and class; or None.
+        abstention: The share to hand to a person at each error rate, from these scoring rows; None
+            for rows with weights or soft labels, whose errors no binomial distribution has.
         test_set: Whether the scoring rows are a test set of their own, and not drawn from all.
+        weights: Of rows with weights or soft labels; None of rows that count once, with a label.
     """
 
     fit_rows: int
@@ -140,9 +153,10 @@ class Assessment:
     risk: RiskCoverage
     sets: tuple[SetScore, ...]
     set_rows: tuple[int, int]
-    set_coverage: ConformalEvaluation
-    abstention: Abstention
+    set_coverage: ConformalEvaluation | None
+    abstention: Abstention | None
     test_set: bool = False
+    weights: RowWeights | None = None
 
     @property
     def before(self) -> MethodScore:
@@ -175,29 +189,6 @@ def candidates(classes: int) -> tuple[list[str], list[tuple[str, str]]]:
         else:
             tried.append(method)
     return tried, left_out
-
-
-def class_scores(sums: ScoreSums) -> tuple[ClassScore, ...]:
-    before, after = np.split(sums.classes.values(), 2, axis=1)
-    rows, hits, sure = before[:, ROWS], before[:, HITS], before[:, SURE]
-    there = np.flatnonzero(rows >= LEAST_CLASS_ROWS)
-    _, high = wilson(hits[there], rows[there])
-    surely = sure[there] / rows[there] - high  # the gap, at least
-    found = []
-    for c in there[np.argsort(-surely, kind="stable")][:WORST]:
-        confidence = float(sure[c] / rows[c])
-        later = after[c, ROWS]
-        found.append(
-            ClassScore(
-                number=int(c),
-                rows=int(rows[c]),
-                confidence=confidence,
-                accuracy=share_estimate(float(hits[c]), float(rows[c])),
-                gap=confidence - float(hits[c] / rows[c]),
-                gap_after=float((after[c, SURE] - after[c, HITS]) / later) if later else math.nan,
-            )
-        )
-    return tuple(found)
 
 
 def set_scores(
@@ -235,15 +226,23 @@ class FirstPass:
     shape: Shape
     fitting: Examples
     scoring: Examples
+    totals: tuple[WeightTotals, ...] = ()  # of the fitting and the scoring rows, if they have any
 
 
-def first_pass(rows: RowParts, scored: Split, seed: int, tell: Callable[[str], Tell]) -> FirstPass:
+def first_pass(
+    rows: RowParts,
+    scored: Split,
+    seed: int,
+    tell: Callable[[str], Tell],
+    weighting: Weighting | None,
+) -> FirstPass:
     fitted = replace(scored, held=False)
     most = row_limit(rows.classes)
     look, sample = shape_jobs(rows, seed)
     fitting = Reservoir(most, fitted.count, seed, fitted)
     scoring = Reservoir(most, scored.count, seed, scored)
-    jobs = Together((look, sample, fitting, scoring))
+    more = () if weighting is None else (TotalWeights(fitted), TotalWeights(scored))
+    jobs = Together((look, sample, fitting, scoring, *more))
     if rows.rows * rows.classes <= MOST_IN_MEMORY:
         fit = fit_rows(rows, fitted)
         states = rows.run(jobs, tell("pass 1 of 2, reading the logits")).states
@@ -258,7 +257,8 @@ def first_pass(rows: RowParts, scored: Split, seed: int, tell: Callable[[str], T
         assert search.likelihood is not None
         states = search.likelihood.companion_state.states
     shape = shape_from(states[0], sample.chosen(states[1]))
-    return FirstPass(fit, shape, fitting.chosen(states[2]), scoring.chosen(states[3]))
+    kept = fitting.chosen(states[2]), scoring.chosen(states[3])
+    return FirstPass(fit, shape, *kept, tuple(states[4:]))
 
 
 def shape_jobs(rows: RowParts, seed: int) -> tuple[ShapeOf, Reservoir]:
@@ -297,11 +297,16 @@ def curve_on(sample: Examples, fit: TemperatureFit) -> TemperatureFit:
 
 
 def assess(
-    rows: RowParts, seed: int, progress: Progress, first: int | None = None
+    rows: RowParts,
+    seed: int,
+    progress: Progress,
+    first: int | None = None,
+    weighting: Weighting | None = None,
 ) -> tuple[Shape, Assessment]:
     """Split, fit, score: in two passes over the rows, or three.
 
-    With `first`, the rows from there on score, and those before it fit.
+    With `first`, the rows from there on score, and those before it fit. `weighting`: where rows
+    have weights or soft labels.
     """
     if rows.rows < 2:
         raise ValueError("labels need at least 2 rows: one half to fit on, one half to score on")
@@ -309,9 +314,22 @@ def assess(
         rows = parts_of_examples(rows.all_rows())
     progress("reading the logits", 0.0)
     scored = Split(seed, 0.5, rows.rows, True, first=first)
-    found = first_pass(rows, scored, seed, telling(progress, 0.0, 0.4))
-    sample = found.fitting
-    fit = curve_on(sample, found.fit)
+    found = first_pass(rows, scored, seed, telling(progress, 0.0, 0.4), weighting)
+    fit_count, score_count, weights = rows.rows - scored.count, scored.count, None
+    sample, fit = found.fitting, found.fit
+    if weighting is not None:
+        fitting, scoring = found.totals
+        fit_count, score_count = fitting.rows, scoring.rows
+        if not (fit_count and score_count):
+            raise ValueError(
+                "sample_weight must not be 0 in all rows to fit on, or in all rows to score on"
+            )
+        weights = RowWeights(
+            weighting.weighted, weighting.soft, fitting.effective, scoring.effective
+        )
+        fit = robust_intervals(fit, sample, fitting.effective)
+        sample = scaled_weights(sample)
+    fit = curve_on(sample, fit)
     tried, left_out = candidates(rows.classes)
     methods = [Method(UNCALIBRATED, 1.0), Method("temperature", fit.temperature)]
     for number, method in enumerate(tried):
@@ -323,26 +341,34 @@ def assess(
             continue
         methods.append(Method(method, None, parameters))
     # One half of the scoring rows chooses a method, the other judges the choice.
-    halves = [ScoreMethods(tuple(methods), replace(scored, part=part)) for part in (0, 1)]
+    kind = ScoreSums if weighting is None else WeightedSums
+    halves = [ScoreMethods(tuple(methods), replace(scored, part=part), kind) for part in (0, 1)]
     number = rows.passes + 1
     tell = telling(progress, 0.6, 0.9)(f"pass {number} of {number}, scoring")
     choosing, judging = rows.run(Together(tuple(halves)), tell).states
     advice = advised(methods, choosing, judging)
     sums = choosing.merge(judging)
     rng = np.random.default_rng(seed)
-    fit_count = rows.rows - scored.count
     counts = [0, fit_count] + [sample.rows] * (len(methods) - 2)
     scores = [
-        method_score(method.name, count, sums, number, rng)
+        method_score(method.name, count, sums, number, rng, weighting)
         for number, (method, count) in enumerate(zip(methods, counts, strict=True))
     ]
     progress("prediction sets", 0.95)
-    sets, detail = set_scores(found.fitting, found.scoring)
+    sets: tuple[SetScore, ...] = ()
+    detail, abstention = None, None
+    if weighting is None:
+        sets, detail = set_scores(found.fitting, found.scoring)
+        abstention = risk_sums(parts_of_examples(found.scoring), 1.0, seed).curve(
+            np.array(TARGETS), LEVEL
+        )
     cells = sums.cells[0].values()
-    groups = cells[cells[:, 0] > 0]
+    groups = cells[cells[:, WEIGHT] > 0]
+    if isinstance(sums, WeightedSums) and sums.totals.whole:
+        groups[:, ROWS] = groups[:, WEIGHT]  # whole numbers count as so many rows
     return found.shape, Assessment(
         fit_rows=fit_count,
-        score_rows=scored.count,
+        score_rows=score_count,
         fit=fit,
         scores=tuple(scores),
         advised=advice.method,
@@ -353,8 +379,7 @@ def assess(
         sets=sets,
         set_rows=(found.fitting.rows, found.scoring.rows),
         set_coverage=detail,
-        abstention=risk_sums(parts_of_examples(found.scoring), 1.0, seed).curve(
-            np.array(TARGETS), LEVEL
-        ),
+        abstention=abstention,
         test_set=first is not None,
+        weights=weights,
     )

@@ -17,6 +17,7 @@ from hotmax.calibration.binning import (
     CORRECT,
     FINE_BINS,
     ROWS,
+    WEIGHT,
     add_to_cells,
     width_edges,
 )
@@ -25,12 +26,13 @@ from hotmax.calibration.error_interval import binned_interval
 from hotmax.calibration.estimate import Estimate
 from hotmax.calibration.exact_sums import CellSums, ExactSums
 from hotmax.calibration.examples import Examples, no_rows, one_temperature
-from hotmax.calibration.method_score import share_estimate
+from hotmax.calibration.method_score import share_estimate, union_of_cells
 from hotmax.calibration.metrics import binned_error
 from hotmax.calibration.row_parts import RowParts, row_parts
-from hotmax.calibration.score_sums import fill_squares, normal_estimate
+from hotmax.calibration.score_sums import NLL, fill_squares, normal_estimate
 from hotmax.calibration.scores import score
 from hotmax.calibration.verdict import verdict_of
+from hotmax.calibration.weighted_sums import WeightedSums, Weighting
 
 MOST_GROUPS = 200  # each takes about a megabyte
 
@@ -119,6 +121,7 @@ class GroupSums:
     def __init__(self) -> None:
         self.cells: dict[int, CellSums] = {}
         self.losses: dict[int, ExactSums] = {}
+        self.weighted: dict[int, WeightedSums] = {}  # in place of the two, where rows have weights
 
     def merge(self, other: GroupSums) -> GroupSums:
         for group in other.cells:
@@ -127,6 +130,9 @@ class GroupSums:
                 self.losses[group].merge(other.losses[group])
             else:
                 self.cells[group], self.losses[group] = other.cells[group], other.losses[group]
+        for group, sums in other.weighted.items():
+            mine = self.weighted.get(group)
+            self.weighted[group] = sums if mine is None else mine.merge(sums)
         return self
 
 
@@ -136,6 +142,7 @@ class GroupSumsAt:
 
     codes: Array  # the group of each row of all
     temperature: float
+    weighting: Weighting | None = None
 
     def __call__(self, examples: Examples) -> GroupSums:
         sums = GroupSums()
@@ -145,6 +152,10 @@ class GroupSumsAt:
             examples.check()  # before rows are taken out, and lose their numbers
         for group in np.unique(codes[codes >= 0]).tolist():
             part = score(examples.taking(np.flatnonzero(codes == group)), self.temperature)
+            if self.weighting is not None:
+                own = sums.weighted[group] = WeightedSums(1, examples.classes)
+                own.add([part])
+                continue
             cells, losses = CellSums(FINE_BINS, CELL_POWERS), ExactSums(2)
             edges = width_edges(FINE_BINS, part.dtype)
             add_to_cells(cells, part.confidence, part.correct, np.ones(1), edges)
@@ -186,27 +197,47 @@ def as_codes(groups: object, rows: int) -> tuple[list[str], Array]:
 
 
 def by_group_rows(
-    rows: RowParts, groups: object, temperature: float, seed: int
+    rows: RowParts,
+    groups: object,
+    temperature: float,
+    seed: int,
+    weighting: Weighting | None = None,
 ) -> GroupCalibration:
+    """Calibration by group; `weighting`: where rows have weights or soft labels."""
     names, codes = as_codes(groups, rows.rows)
-    sums: GroupSums = rows.run(GroupSumsAt(codes, temperature))
-    there = sorted(sums.cells)
+    sums: GroupSums = rows.run(GroupSumsAt(codes, temperature, weighting))
+    there = sorted(sums.cells) or sorted(sums.weighted)
     if not there:
         raise no_rows()
     rng = np.random.default_rng(seed)
     # Enough samples for the smallest p-value to stand out among so many groups.
     samples = max(SAMPLES, 100 * len(there) - 1)
-    cells = {group: sums.cells[group].values() for group in there}
-    tests = [calibration_test(cells[group], rng, samples) for group in there]
+    ratios: dict[int, Array | None] = dict.fromkeys(there)
+    if weighting is None:
+        cells = {group: sums.cells[group].values() for group in there}
+    else:
+        cells = {group: fine_cells(sums.weighted[group]) for group in there}
+        for group in there:
+            ratios[group] = (
+                sums.weighted[group]
+                .residuals[0]
+                .dispersion(in_bins(cells[group]), soft=weighting.soft, weighted=weighting.weighted)
+            )
+    tests = [calibration_test(cells[group], rng, samples, ratios[group]) for group in there]
     adjusted = holm(np.array([test.p_value for test in tests]))
     found = []
     for group, test, value in zip(there, tests, adjusted, strict=True):
-        own = cells[group]
+        own, bins = cells[group], in_bins(cells[group])
         count = float(own[:, ROWS].sum())
-        bins = own.reshape(BINS, -1, own.shape[1]).sum(1)
-        accuracy = share_estimate(float(own[:, CORRECT].sum()), count)
-        confidence = float(own[:, CONFIDENCE].sum()) / count
+        if weighting is None:
+            accuracy = share_estimate(float(own[:, CORRECT].sum()), count)
+            nll = normal_estimate(sums.losses[group], 0, int(count))
+        else:
+            accuracy = sums.weighted[group].accuracy(0)
+            nll = sums.weighted[group].estimate(0, NLL)
+        confidence = float(own[:, CONFIDENCE].sum()) / float(own[:, WEIGHT].sum())
         low, high = accuracy.interval
+        error = binned_error(bins, "l1", False)
         found.append(
             GroupScore(
                 name=names[group],
@@ -214,13 +245,22 @@ def by_group_rows(
                 accuracy=accuracy,
                 confidence=confidence,
                 gap=Estimate(test.gap, (confidence - high, confidence - low)),
-                ece=binned_interval(bins, binned_error(bins, "l1", False), "l1", rng),
-                nll=normal_estimate(sums.losses[group], 0, int(count)),
+                ece=binned_interval(bins, error, "l1", rng, ratios[group]),
+                nll=nll,
                 test=test,
                 adjusted=float(value),
             )
         )
     return GroupCalibration(tuple(found))
+
+
+def fine_cells(sums: WeightedSums) -> Array:
+    return union_of_cells(sums.cells[0].values(), sums.edges, FINE_BINS)
+
+
+def in_bins(cells: Array) -> Array:
+    bins: Array = cells.reshape(BINS, -1, cells.shape[1]).sum(1)
+    return bins
 
 
 def by_group(

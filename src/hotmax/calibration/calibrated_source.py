@@ -107,4 +107,5 @@ def calibrated_source(source: Source, calibrator: Any, least: float = 0.0) -> So
         has_labels=source.has_labels,
         input="probabilities",
         runner=source.runner,
+        soft_labels=source.soft_labels,
     )

@@ -19,6 +19,7 @@ except ImportError:
 from hotmax._backends.lazy import is_lazy, map_rows
 from hotmax._core.arrays import Array
 from hotmax._core.checks import as_real, as_seed
+from hotmax._core.class_labels import names_of_columns, refuse_other_columns
 from hotmax._core.files import write_whole
 from hotmax.calibration.binning import check_bins
 from hotmax.calibration.conformal import unlabelled
@@ -61,7 +62,8 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         prior: For "temperature" on few rows: as in `fit_temperature`.
 
     After `fit`: `parameters_` (a dict), `classes_` (0, 1, ..., k - 1), `n_features_in_`, and
-    `fitted_rows_`, the number of rows that it was fitted to.
+    `fitted_rows_`, the number of rows that it was fitted to. After a fit to a data frame also
+    `columns_`, its columns: a frame with others, or in another order, is refused.
 
     Example:
         >>> import numpy as np, hotmax as hm
@@ -131,6 +133,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             class_names=class_names,
         )
         self._fit_rows(rows)
+        self.columns_ = names_of_columns(logits)
         if self.parameters_.get("temperature") == 0.0:
             warnings.warn(
                 "the labels are separable: each has the largest logit of its row, and the fitted "
@@ -176,6 +179,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         if not hasattr(self, "parameters_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
+        refuse_other_columns(getattr(self, "columns_", None), logits, "logits")
         if is_lazy(logits):
             lazy: Array = map_rows(self.predict_proba, logits, where, self.n_features_in_)
             return lazy

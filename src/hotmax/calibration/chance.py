@@ -3,6 +3,7 @@
 Under the null hypothesis each prediction is right with the probability that it states. The numbers
 of right predictions are then drawn anew, SAMPLES times, from the sums of cells of confidence, and
 two statistics are compared with what they give: the gap, mean confidence - accuracy, and the ECE.
+For rows with weights and soft labels the draws have the variance that `label_noise` states.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hotmax._core.arrays import Array
-from hotmax.calibration.binning import BINS, CONFIDENCE, CORRECT, ROWS
+from hotmax.calibration.binning import BINS, CONFIDENCE, CORRECT, ROWS, WEIGHT
+from hotmax.calibration.label_noise import drawn_sums
 
 LEVEL = 0.05  # of all tests together: a calibrated model is found wanting no more often
 SAMPLES = 999  # so that the smallest p-value is 0.001
@@ -42,20 +44,29 @@ class CalibrationTest:
 
 
 def calibration_test(
-    cells: Array, rng: np.random.Generator, samples: int = SAMPLES
+    cells: Array,
+    rng: np.random.Generator,
+    samples: int = SAMPLES,
+    dispersion: Array | None = None,
 ) -> CalibrationTest:
     """Test sums of cells of confidence of equal width, whose number is a multiple of BINS.
 
     Rows of one cell count as having its mean confidence. With 32 cells in each bin that changes
-    the variance of the gap by less than 1e-6.
+    the variance of the gap by less than 1e-6. `dispersion`: of each bin, where rows have weights or
+    soft labels.
     """
-    full = np.flatnonzero(cells[:, ROWS] > 0)
-    count, said = cells[full, ROWS].astype(np.int64), cells[full, CONFIDENCE]
-    total = int(count.sum())
+    full = np.flatnonzero(cells[:, WEIGHT] > 0)
+    said, place = cells[full, CONFIDENCE], full // (len(cells) // BINS)
     hits = np.empty((samples + 1, full.size))
     hits[0] = cells[full, CORRECT]  # those that came, then those that are drawn
-    hits[1:] = rng.binomial(count, np.clip(said / count, 0.0, 1.0), (samples, full.size))
-    starts = np.flatnonzero(np.diff(full // (len(cells) // BINS), prepend=-1))
+    if dispersion is None:
+        count = cells[full, ROWS].astype(np.int64)
+        total: float = int(count.sum())
+        hits[1:] = rng.binomial(count, np.clip(said / count, 0.0, 1.0), (samples, full.size))
+    else:
+        total = float(cells[full, WEIGHT].sum())
+        hits[1:] = drawn_sums(rng, cells[full], dispersion[place], samples)
+    starts = np.flatnonzero(np.diff(place, prepend=-1))
     gaps = np.add.reduceat(said - hits, starts, axis=1) / total
     gap, ece = gaps.sum(axis=1), np.abs(gaps).sum(axis=1)
     each = np.stack([tail_shares(np.abs(gap)), tail_shares(ece)])

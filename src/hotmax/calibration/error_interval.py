@@ -31,11 +31,16 @@ def nearer_half(one: Array, other: Array) -> Array:
     return np.where(np.abs(one - 0.5) < np.abs(other - 0.5), one, other)
 
 
-def accuracy_noise(rows: Array, probability: Array, rng: np.random.Generator) -> Array:
-    """(REPLICATES, bins): draws of accuracy - probability of so many rows."""
-    count = np.maximum(np.rint(rows), 1.0)
+def accuracy_noise(
+    rows: Array, probability: Array, rng: np.random.Generator, dispersion: Array | float = 1.0
+) -> Array:
+    """(REPLICATES, bins): draws of accuracy - probability of so many rows.
+
+    `dispersion`: that of `label_noise`, by which the variance is larger or smaller.
+    """
+    count = np.clip(np.rint(rows / np.minimum(dispersion, 1.0)), 1.0, 2.0**62)
     hits = rng.binomial(count.astype(np.int64), probability, (REPLICATES, rows.size))
-    noise: Array = hits / count - probability
+    noise: Array = (hits / count - probability) * np.sqrt(np.maximum(dispersion, 1.0))
     return noise
 
 
@@ -47,14 +52,24 @@ def full_bins(sums: Array) -> tuple[Array, Array, Array, Array]:
     return share, confidence, accuracy, full[:, WEIGHT] ** 2 / full[:, SQUARES]
 
 
-def binned_interval(sums: Array, value: float, norm: str, rng: np.random.Generator) -> Estimate:
-    """The interval of a binned error, from the sums of its bins; `value` is the estimate."""
+def binned_interval(
+    sums: Array,
+    value: float,
+    norm: str,
+    rng: np.random.Generator,
+    dispersion: Array | None = None,
+) -> Estimate:
+    """The interval of a binned error, from the sums of its bins; `value` is the estimate.
+
+    `dispersion`: that of `label_noise` for each bin.
+    """
     share, confidence, accuracy, rows = full_bins(sums)
     probability = nearer_half(accuracy, confidence)
-    noise = accuracy_noise(rows, probability, rng)
+    ratio = np.ones(rows.size) if dispersion is None else dispersion[sums[:, WEIGHT] > 0]
+    noise = accuracy_noise(rows, probability, rng, ratio)
     gap = np.abs(confidence - accuracy)
     if norm == "l1":
-        low, high = l1_reach(share, gap, rows, probability, noise)
+        low, high = l1_reach(share, gap, rows, probability, noise, ratio)
         return clipped(value, value - low, value + high)
     if norm == "l2":
         plain = math.sqrt(float((share * gap**2).sum()))
@@ -66,7 +81,7 @@ def binned_interval(sums: Array, value: float, norm: str, rng: np.random.Generat
 
 
 def l1_reach(
-    share: Array, gap: Array, rows: Array, probability: Array, noise: Array
+    share: Array, gap: Array, rows: Array, probability: Array, noise: Array, ratio: Array
 ) -> tuple[float, float]:
     """How far the true ECE may lie below its estimate, and how far above: each with 97.5 %.
 
@@ -74,7 +89,7 @@ def l1_reach(
     takes away instead. Above: noise adds to the estimate on average, and its variance is at most
     that of the sum of the gaps. Both include what the shares of the bins vary by.
     """
-    deviation = np.sqrt(probability * (1.0 - probability) / rows)
+    deviation = np.sqrt(ratio * (probability * (1.0 - probability) / rows))
     ece = float(share @ gap)
     varying = max(float(share @ gap**2) - ece**2, 0.0) / float(rows.sum())
     certain = np.maximum(gap - CERTAIN * deviation, 0.0)

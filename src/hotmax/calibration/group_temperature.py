@@ -18,6 +18,7 @@ except ImportError:
     raise ImportError('calibrators need scikit-learn: pip install "hotmax[calibration]"') from None
 
 from hotmax._core.arrays import Array, refuse_masked
+from hotmax._core.class_labels import names_of_columns, refuse_other_columns
 from hotmax._core.files import write_whole
 from hotmax._core.reading import is_count
 from hotmax._softmax.functions import softmax
@@ -122,6 +123,7 @@ class GroupTemperatureScaling(BaseEstimator):  # type: ignore[misc]
                 value *= fit_with_prior(Likelihood(tempered), self.deviation_).temperature
             self.temperatures_[name] = value
         self.n_features_in_ = examples.classes
+        self.columns_ = names_of_columns(logits)
         return self
 
     def _deviation(self, parts: Mapping[str, Examples]) -> float:
@@ -138,6 +140,7 @@ class GroupTemperatureScaling(BaseEstimator):  # type: ignore[misc]
         """Calibrated probabilities, float64; `groups` has an entry for each row."""
         if not hasattr(self, "temperatures_"):
             raise NotFittedError("this GroupTemperatureScaling is not fitted yet: call fit first")
+        refuse_other_columns(getattr(self, "columns_", None), logits, "logits")
         refuse_masked(logits, "logits")
         x, mask = read_rows(logits, where=None, input=self.input, suspicious=False)
         if x.shape[1] != self.n_features_in_:

@@ -7,13 +7,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from hotmax._core.arrays import Array
-from hotmax.calibration.binning import BINS, CONFIDENCE, CORRECT, FINE_BINS, ROWS, width_edges
+from hotmax.calibration.binning import (
+    BINS,
+    CONFIDENCE,
+    CORRECT,
+    FINE_BINS,
+    SQUARES,
+    WEIGHT,
+    width_edges,
+)
 from hotmax.calibration.chance import CalibrationTest, calibration_test
 from hotmax.calibration.error_interval import binned_interval
 from hotmax.calibration.estimate import Estimate
 from hotmax.calibration.reliability import Reliability, reliability_of, wilson
 from hotmax.calibration.score_sums import BRIER, NLL, ScoreSums
 from hotmax.calibration.verdict import sentence_of, verdict_of
+from hotmax.calibration.weighted_sums import WeightedSums, Weighting
 
 UNCALIBRATED = "none"  # the name of identity, which is no calibrator
 
@@ -73,18 +82,39 @@ def union_of_cells(cells: Array, edges: Array, bins: int) -> Array:
 
 
 def method_score(
-    method: str, fitted_rows: int, sums: ScoreSums, number: int, rng: np.random.Generator
+    method: str,
+    fitted_rows: int,
+    sums: ScoreSums,
+    number: int,
+    rng: np.random.Generator,
+    weighting: Weighting | None = None,
 ) -> MethodScore:
-    """The score of the method with this number among those that were summed."""
+    """The score of the method with this number among those that were summed.
+
+    `weighting`: of rows with weights or soft labels, whose sums are WeightedSums.
+    """
     cells = sums.cells[number].values()
     bins = union_of_cells(cells, sums.edges, BINS)
-    full = cells[cells[:, ROWS] > 0]
-    positions = full[:, CONFIDENCE] / full[:, ROWS]
-    diagram = reliability_of(width_edges(BINS), bins, positions, full[:, ROWS], full[:, CORRECT])
+    full = cells[cells[:, WEIGHT] > 0]
+    weight = full[:, WEIGHT]
     fine = union_of_cells(cells, sums.edges, FINE_BINS)
-    test = calibration_test(fine, rng)
-    accuracy = share_estimate(float(full[:, CORRECT].sum()), sums.rows)
-    confidence = float(full[:, CONFIDENCE].sum()) / sums.rows
+    dispersion, shown = None, bins
+    if weighting is None:
+        accuracy = share_estimate(float(full[:, CORRECT].sum()), sums.rows)
+        total: float = sums.rows
+    else:
+        assert isinstance(sums, WeightedSums)
+        dispersion = sums.residuals[number].dispersion(
+            bins, soft=weighting.soft, weighted=weighting.weighted
+        )
+        shown = bins.copy()
+        shown[:, SQUARES] *= dispersion
+        accuracy, total = sums.accuracy(number), float(weight.sum())
+    diagram = reliability_of(
+        width_edges(BINS), shown, full[:, CONFIDENCE] / weight, weight, full[:, CORRECT]
+    )
+    test = calibration_test(fine, rng, dispersion=dispersion)
+    confidence = float(full[:, CONFIDENCE].sum()) / total
     low, high = accuracy.interval
     return MethodScore(
         method=method,
@@ -95,7 +125,7 @@ def method_score(
         nll=sums.estimate(number, NLL),
         nll_change=sums.change(number),
         brier=sums.estimate(number, BRIER),
-        ece=binned_interval(bins, diagram.ece, "l1", rng),
+        ece=binned_interval(bins, diagram.ece, "l1", rng, dispersion),
         ece_by_chance=test.ece_by_chance,
         test=test,
         reliability=diagram,

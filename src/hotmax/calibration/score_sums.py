@@ -182,13 +182,17 @@ def with_normal_interval(total: Fraction, squares: Fraction, rows: int) -> Estim
 
 @dataclass(frozen=True)
 class ScoreMethods:
-    """The job that scores methods on the rows of a split; None: on all rows."""
+    """The job that scores methods on the rows of a split; None: on all rows.
+
+    `sums`: ScoreSums counts each row once; WeightedSums takes weights and soft labels in.
+    """
 
     methods: tuple[Method, ...]
     split: Split | None
+    sums: type[ScoreSums] = ScoreSums
 
     def __call__(self, examples: Examples) -> ScoreSums:
-        return self.add(ScoreSums(len(self.methods), examples.classes), examples)
+        return self.add(self.sums(len(self.methods), examples.classes), examples)
 
     def add(self, sums: ScoreSums, examples: Examples) -> ScoreSums:
         part = examples if self.split is None else self.split.of(examples)
@@ -197,7 +201,7 @@ class ScoreMethods:
             part.check()  # before rows are taken out, and lose their numbers
             part = part.taking(np.flatnonzero(there))
         if part.rows:
-            if part.weights.size > 1:
+            if part.weights.size > 1 and self.sums is ScoreSums:
                 part = Examples(
                     part.x, part.where, part.labels, part.soft, np.ones(1), part.probabilities
                 )

@@ -11,6 +11,7 @@ import numpy as np
 
 from hotmax._core.arrays import Array
 from hotmax._core.checks import as_integer, as_seed
+from hotmax._core.class_labels import names_of_columns
 from hotmax.calibration.binning import BINS
 from hotmax.calibration.calibrators import Calibrator, calibrator_for
 from hotmax.calibration.examples import Examples, label_matrix
@@ -177,7 +178,9 @@ def select(
     """
     rows = row_parts(logits, targets, sample_weight=sample_weight, **options)
     input = options.get("input", "logits")
-    return select_rows(rows, None, candidates, folds, as_seed(seed), input, max_rows)
+    found = select_rows(rows, None, candidates, folds, as_seed(seed), input, max_rows)
+    found.calibrator.columns_ = names_of_columns(logits)
+    return found
 
 
 def select_rows(

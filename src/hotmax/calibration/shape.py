@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -106,6 +106,12 @@ class ShapeOf:
         return self.add(ShapeSums(examples.classes, self.keep), examples)
 
     def add(self, sums: ShapeSums, examples: Examples) -> ShapeSums:
+        if not (examples.weights == 1.0).all():  # rows of weight 0 are left out, others count once
+            examples.check()  # before rows are taken out, and lose their numbers
+            there = np.flatnonzero(examples.weight_of_rows() > 0)
+            if not there.size:
+                return sums
+            examples = replace(examples.taking(there), offset=examples.offset)
         block = examples.block(0, examples.rows)
         if not np.isfinite(block.max(1)).all():
             complain(examples, block)

@@ -15,6 +15,7 @@ except ImportError:
     raise ImportError('calibrators need scikit-learn: pip install "hotmax[calibration]"') from None
 
 from hotmax._core.arrays import Array, refuse_masked
+from hotmax._core.class_labels import names_of_columns, refuse_other_columns
 from hotmax._core.files import write_whole
 from hotmax._core.reading import is_count
 from hotmax.calibration.calibrators import Calibrator, calibrator_for, calibrator_of
@@ -84,12 +85,14 @@ class SigmoidCalibrator(BaseEstimator):  # type: ignore[misc]
                 found.append(calibrator.fit(*rows, sample_weight))
         self.calibrators_ = tuple(found)
         self.n_features_in_ = len(found)
+        self.columns_ = names_of_columns(logits)
         return self
 
     def predict_proba(self, logits: object) -> Array:
         """The calibrated probabilities of "yes", float64, in the shape of the outputs."""
         if not hasattr(self, "calibrators_"):
             raise NotFittedError("this SigmoidCalibrator is not fitted yet: call fit first")
+        refuse_other_columns(getattr(self, "columns_", None), logits, "logits")
         refuse_masked(logits, "logits")
         x = as_two_classes(logits, input=self.input)
         wanted = "(rows,)" if self.binary_ else f"(rows, {self.n_features_in_})"

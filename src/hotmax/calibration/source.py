@@ -61,6 +61,7 @@ class Source:
         class_names: The names of the classes, or None.
         has_labels: Whether there are labels.
         input: "logits" or "probabilities": what `logits` of a block holds.
+        soft_labels: Whether labels are probabilities of the classes.
         logit_source, label_source: What was taken for logits and for labels, such as
             "columns 'cat' and 'dog'"; or None.
     """
@@ -76,6 +77,7 @@ class Source:
         has_labels: bool = True,
         input: str = "logits",
         runner: Callable[..., Any] | None = None,
+        soft_labels: bool = False,
     ) -> None:
         self.parts = tuple(parts)
         self.name = name
@@ -85,6 +87,7 @@ class Source:
         self.class_names = class_names
         self.has_labels = has_labels
         self.input = input
+        self.soft_labels = soft_labels
         self.logit_source: str | None = None
         self.label_source: str | None = None
         self.runner = runner  # what computes the parts: `passes.Runner`; None: threads
@@ -161,4 +164,5 @@ def lazy_source(
         class_names=names if names is not None and len(set(names)) == found.classes else None,
         has_labels=targets is not None,
         runner=found.runner,
+        soft_labels=len(getattr(targets, "shape", ())) == 2,
     )

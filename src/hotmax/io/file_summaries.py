@@ -13,6 +13,7 @@ from hotmax._core.arrays import Array
 from hotmax._core.reading import reading
 from hotmax.calibration.source import Part
 from hotmax.io.found import Found, Wanted
+from hotmax.io.labels import is_soft
 from hotmax.io.one_file import checked_logits, checked_names, existing, reader_of
 from hotmax.io.one_logit import is_one_logit, pair_of_names, said_of_pair
 from hotmax.io.parquet import batches, chosen_columns, opened_parquet
@@ -35,6 +36,7 @@ class FileSummary:
     logit_source: str
     label_source: str | None
     one_logit: bool  # for each row, of two classes
+    soft_labels: bool = False
 
 
 def summary_of(name: str, wanted: Wanted, class_names: Sequence[str] | None) -> FileSummary:
@@ -63,7 +65,7 @@ def summary_of(name: str, wanted: Wanted, class_names: Sequence[str] | None) -> 
     taken += f" ({said_of_pair(names, wanted.probabilities)})" if is_one_logit(x) else ""
     return FileSummary(
         name, rows, classes, x.dtype, names, labelled, parts, taken, found.label_source,
-        is_one_logit(x),
+        is_one_logit(x), is_soft(found.labels, classes),
     )  # fmt: skip
 
 
@@ -134,13 +136,17 @@ def parquet_summary(
     )
 
 
+def kind_of_labels(file: FileSummary) -> str:
+    return "none" if not file.has_labels else "soft" if file.soft_labels else "labels"
+
+
 def check_agreement(first: FileSummary, other: FileSummary) -> None:
     """Raise if two shards do not belong together, naming both."""
     for what, one, two in (
         ("classes", first.classes, other.classes),
         ("dtype", first.dtype, other.dtype),
         ("names of classes", first.class_names, other.class_names),
-        ("labels", *("labels" if file.has_labels else "none" for file in (first, other))),
+        ("labels", *(kind_of_labels(file) for file in (first, other))),
     ):
         if one != two:
             raise ValueError(

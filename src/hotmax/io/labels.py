@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from hotmax._core.arrays import Array
+from hotmax._core.checks import check_probabilities
 from hotmax._core.class_labels import LabelOrigin, Labels, numbers_of_numbers, numbers_of_text
 from hotmax._core.reading import bounded, reading
 from hotmax.io.arrays import read_npy, read_npz
@@ -23,8 +24,13 @@ LABEL_FILES = (".npy", ".npz", ".txt", ".csv")
 def as_labels(
     raw: Labels, rows: int, classes: int, names: tuple[str, ...] | None, place: Place, path: Path
 ) -> Array:
-    """The labels of all rows as int64, or a ValueError that says where one is wrong."""
+    """The labels of all rows as int64, or a ValueError that says where one is wrong.
+
+    Soft labels, the probabilities of the classes in each row, as float64.
+    """
     if isinstance(raw, np.ndarray):
+        if is_soft(raw, classes):
+            return as_soft_labels(raw, rows, path)
         if raw.ndim == 2 and raw.shape[1] == 1:
             raw = raw[:, 0]
         if raw.ndim != 1:
@@ -48,6 +54,24 @@ def as_labels(
     if raw.dtype.kind not in "fiub":
         raise ValueError(f"{path}: labels must be integers or text, got {raw.dtype}")
     return numbers_of_numbers(raw, classes, names, origin)
+
+
+def is_soft(raw: object, classes: int) -> bool:
+    """Are these probabilities of the classes, and not labels?"""
+    shape: tuple[int, ...] = getattr(raw, "shape", ())
+    kind = getattr(getattr(raw, "dtype", None), "kind", "")
+    return len(shape) == 2 and shape[1] == classes and kind == "f"
+
+
+def as_soft_labels(raw: Array, rows: int, path: Path) -> Array:
+    if len(raw) != rows:
+        raise ValueError(f"{path}: {len(raw)} labels for {rows} rows of logits")
+    soft = np.ascontiguousarray(raw, np.float64)
+    try:
+        check_probabilities(soft, -1, "labels that are probabilities")
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return soft
 
 
 # --- files of labels alone --------------------------------------------------------------------

@@ -55,7 +55,8 @@ class Predictions:
 
     Attributes:
         logits: (rows, classes), read-only if they are mapped from the file.
-        labels: The number of each row's class, int64; or None.
+        labels: The number of each row's class, int64; soft labels, (rows, classes) of
+            probabilities, if the file has those; or None.
         class_names: The names of the classes, or None.
         source: The file.
         label_source: Where the labels come from, such as "column 'label'"; or None.
@@ -75,7 +76,10 @@ class Predictions:
     def __str__(self) -> str:
         rows, classes = self.logits.shape
         what, own = ("labels", "targets") if self.multilabel else ("classes", "labels")
-        labels = f"no {own}" if self.labels is None else f"{own} from {self.label_source}"
+        labels = f"no {own}"
+        if self.labels is not None:
+            soft = "soft " if self.labels.ndim == 2 and not self.multilabel else ""
+            labels = f"{soft}{own} from {self.label_source}"
         return (
             f"{self.source}: {rows} rows, {classes} {what}, {self.logits.dtype}"
             f"{taken(self.logit_source)}, {labels}"
@@ -280,7 +284,7 @@ def gathered(source: Source) -> Predictions:
     x = np.concatenate([logits for logits, _ in parts])
     labels = [numbers for _, numbers in parts if numbers is not None]
     numbers = np.concatenate(labels) if labels else None
-    if numbers is not None and is_raw(source):
+    if numbers is not None and is_raw(source) and not source.soft_labels:
         numbers = numbers_of_labels(numbers, source.classes, source.class_names, None)
     file = Path(source.name)
     check_nan(x, Found(x, "logits", None, None, None, row_place), file)

@@ -18,7 +18,7 @@ from hotmax.calibration.examples import INPUTS, refuse_probabilities
 from hotmax.calibration.source import Part, Source, lazy_source
 from hotmax.io.file_summaries import check_agreement, summary_of, whole_chunks
 from hotmax.io.found import NONE, Found, Wanted
-from hotmax.io.labels import read_label_file
+from hotmax.io.labels import is_soft, read_label_file
 from hotmax.io.one_file import (
     as_clip,
     as_columns,
@@ -85,6 +85,7 @@ def source_of_files(
         ]
         has_labels = True
     first = files[0]
+    soft = first.soft_labels if other is None and not given else is_soft(raw, first.classes)
     if clip:
         parts = [ClippedPart(p.offset, p.rows, p.place, p.first, p, clip) for p in parts]
     source = Source(
@@ -96,6 +97,7 @@ def source_of_files(
         has_labels=has_labels,
         input=input,
         runner=runner_of(client),
+        soft_labels=soft,
     )
     source.logit_source = first.logit_source
     source.label_source = "labels" if given else first.label_source if other is None else str(other)
@@ -135,8 +137,12 @@ def source_of_arrays(
     if kind.kind not in "iub" and kind.name not in FLOATS:
         raise TypeError(f"{name}: logits must hold {ACCEPTED}, got {kind}")
     rows, classes = map(int, x.shape)
-    if y is not None and tuple(y.shape) != (rows,):
-        raise ValueError(f"{name}: labels must have shape {(rows,)}, got {tuple(y.shape)}")
+    soft = y is not None and is_soft(y, classes)
+    if y is not None and tuple(y.shape) != ((rows, classes) if soft else (rows,)):
+        raise ValueError(
+            f"{name}: labels must have shape {(rows,)}, or {(rows, classes)} if they are "
+            f"probabilities, got {tuple(y.shape)}"
+        )
     names = None
     if class_names is not None:
         nothing = Found(np.empty((1, classes)), "", None, None, None, str)
@@ -155,6 +161,7 @@ def source_of_arrays(
         has_labels=y is not None,
         input=input,
         runner=runner_of(client),
+        soft_labels=soft,
     )
     return looked_at(source)
 

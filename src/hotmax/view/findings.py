@@ -13,6 +13,10 @@ from hotmax.calibration.verdict import level_of
 from hotmax.view.elements import percent
 
 FEW_ROWS = 200  # scoring rows below which a report says that they are few
+NOT_WITH_WEIGHTS = (
+    "Prediction sets and shares to hand to a person are left out: their exact guarantees count "
+    "rows that have one label and no weight."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +51,28 @@ class Findings:
         return f"{text}: {one:,} rows to fit calibrators, the other {two:,} to score them"
 
     @property
+    def weighting(self) -> list[str]:
+        """That rows have weights or soft labels, and what the report leaves out for it."""
+        assert self.assessment is not None
+        used, said = self.assessment.weights, []
+        if used is None:
+            return []
+        if used.sample_weight:
+            said.append(
+                f"weighted: the scoring rows are as certain as {used.score_effective_rows:,.0f} "
+                "of equal weight"
+            )
+        if used.soft_labels:
+            said.append(
+                "soft labels: right is the mean probability that they give to the predicted class"
+            )
+            if not used.sample_weight:
+                said[-1] += f"; {used.score_effective_rows:,.0f} rows of equal weight score"
+        if self.assessment.abstention is None:
+            said.append(NOT_WITH_WEIGHTS)
+        return said
+
+    @property
     def verdict(self) -> str:
         """The verdict in a sentence."""
         assert self.assessment is not None
@@ -77,10 +103,14 @@ class Findings:
         """What to bear in mind: few rows, calibrators that could not be tried."""
         assert self.assessment is not None
         said = []
-        if self.assessment.score_rows < FEW_ROWS:
+        used, scored = self.assessment.weights, f"Only {self.assessment.score_rows} rows score"
+        count: float = self.assessment.score_rows
+        if used is not None and used.score_effective_rows < 0.99 * count:
+            count = used.score_effective_rows
+            scored = f"The rows that score are as certain as {count:,.0f} of equal weight"
+        if count < FEW_ROWS:
             said.append(
-                f"Only {self.assessment.score_rows} rows score: intervals are wide, and only "
-                "large errors of calibration are found."
+                f"{scored}: intervals are wide, and only large errors of calibration are found."
             )
         missing = [why for _, why in self.assessment.left_out if "pip install" in why]
         said += sorted(set(missing))

@@ -20,6 +20,7 @@ def json_value(value: Any) -> Any:
         return {
             field.name: json_value(getattr(value, field.name))
             for field in dataclasses.fields(value)
+            if not (field.name == "weights" and getattr(value, field.name) is None)
         } | ({"verdict": value.verdict} if isinstance(value, Assessment) else {})
     if isinstance(value, np.ndarray):
         return json_value(value.tolist())

@@ -10,7 +10,6 @@ import numpy as np
 from hotmax import plots
 from hotmax.calibration.assessment import (
     LEAST_CLASS_ROWS,
-    WORST,
     Assessment,
 )
 from hotmax.calibration.method_score import UNCALIBRATED
@@ -31,6 +30,7 @@ from hotmax.view.elements import (
     tile,
 )
 from hotmax.view.findings import Findings, choice_of
+from hotmax.view.guarantees import guarantee_sections
 
 
 def bins_table(diagram: Reliability) -> str:
@@ -88,21 +88,6 @@ def classes_table(result: Assessment, names: Sequence[str]) -> str:
     return table(head, rows)
 
 
-def sets_table(result: Assessment) -> str:
-    rows: list[list[Cell]] = [
-        [
-            one.method,
-            percent(one.promised, 0),
-            share(one.coverage),
-            f"{one.mean_size:.2f}",
-            percent(one.single),
-        ]
-        for one in result.sets
-    ]
-    head = ["method", "promised", "holds the label", "mean size", "sets of one class"]
-    return table(head, rows)
-
-
 def risk_table(result: Assessment) -> str:
     curve = result.risk
     rows: list[list[Cell]] = []
@@ -120,7 +105,8 @@ def labelled_sections(report: Findings, result: Assessment) -> list[str]:
     sentence = report.verdict[0].upper() + report.verdict[1:]
     gap = 100 * before.gap.value
     least, most = (100 * end for end in before.test.gap_by_chance)
-    said = "".join(f"<p class=note>{escape(line)}</p>" for line in report.warnings)
+    notes = [*report.weighting, *report.warnings]
+    said = "".join(f"<p class=note>{escape(line)}</p>" for line in notes)
     parts = [
         f'<p class="verdict{" fine" if fine else ""}">{escape(sentence)}.</p>',
         f"<p>The gap is {gap:+.1f} points; by chance alone it would lie between {least:+.1f} and "
@@ -218,56 +204,10 @@ def labelled_sections(report: Findings, result: Assessment) -> list[str]:
             risk_table(result),
         ),
         "</div>",
-        "<h2>Sets that hold the answer</h2>",
-        "<p>Conformal prediction gives each row a set of classes that holds the right one as often "
-        "as promised, if new rows are like these. lac makes small sets, aps sets that grow where "
-        f"the model is unsure, raps the same with a penalty "
-        f"on large ones. Thresholds from {result.set_rows[0]:,} rows, judged on "
-        f"{result.set_rows[1]:,} others.</p>",
-        sets_table(result),
-        coverage_table(result, report.class_names),
-        "<h2>What to hand to a person</h2>",
-        "<p>Predictions are accepted above a threshold on confidence. With a guarantee, the error "
-        "among what is accepted is at most the rate in the first column, with a probability of "
-        f"{percent(1 - result.abstention.level, 0)}, for one rate chosen beforehand.</p>",
-        '<div class="grid">',
-        figure_block(
-            "abstention",
-            "Error rate and work for people",
-            "The share of rows handed to a person for each error rate among the others: on these "
-            "rows, and by thresholds that keep the rate with a guarantee.",
-            lambda figure: plots.plot_abstention(result.abstention, ax=figure.subplots()),
-            abstention_table(result),
-        ),
-        "</div>",
+        *guarantee_sections(result, report.class_names),
         *groups_section(report),
     ]
     return parts
-
-
-def coverage_table(result: Assessment, names: Sequence[str]) -> str:
-    """Coverage by confidence, by size and by class."""
-    one = result.set_coverage
-    worst = sorted(one.by_class, key=lambda group: group.coverage.interval[1])[:WORST]
-    rows: list[list[Cell]] = []
-    for title, groups in (
-        ("confidence", one.by_confidence), ("size", one.by_size), ("class", worst),
-    ):  # fmt: skip
-        for group in groups:
-            name = shown_name(names[int(group.name)]) if title == "class" else group.name
-            rows.append([f"{title} {name}", f"{group.rows:,}", share(group.coverage)])
-    caption = f"aps at {percent(one.promised, 0)}, by group; the least covered classes"
-    return table(["rows with", "rows", "holds the label"], rows, caption)
-
-
-def abstention_table(result: Assessment) -> str:
-    curve = result.abstention
-    columns = zip(curve.errors, curve.handed, curve.guaranteed, curve.thresholds, strict=True)
-    rows: list[list[Cell]] = [
-        [percent(error), percent(seen), percent(sure), "-" if math.isinf(at) else f"{at:.4g}"]
-        for error, seen, sure, at in columns
-    ]
-    return table(["error", "handed over", "with guarantee", "confidence above"], rows)
 
 
 def groups_section(report: Findings) -> list[str]:

@@ -153,6 +153,30 @@ def made(report: Findings) -> str:
         f"{MOST_ROWS:,} fitting rows. The method "
         "advised was chosen on one half of the scoring rows, as the simplest within one standard "
         "error of the best nll, and is advised if it gains beyond doubt on the other half."
+        + made_with_weights(report)
+    )
+
+
+def made_with_weights(report: Findings) -> str:
+    """What is different for rows with weights or soft labels."""
+    assert report.assessment is not None
+    used = report.assessment.weights
+    if used is None or report.assessment.abstention is not None:
+        return ""
+    return (
+        " Rows have "
+        + " and ".join(
+            name
+            for name, there in (("weights", used.sample_weight), ("soft labels", used.soft_labels))
+            if there
+        )
+        + f": those that fit are as certain as {used.fit_effective_rows:,.0f} of equal weight, "
+        f"those that score as {used.score_effective_rows:,.0f}. Means are weighted, and their "
+        "standard errors those of rows as they came. The verdict tests whether the mean of targets "
+        "is the prediction, with the variance sum w\N{SUPERSCRIPT TWO} p (1 - p) of drawn labels "
+        "times their dispersion, which is estimated from the residuals; so are the intervals of "
+        "accuracy and ECE. The likelihood of the temperature is adjusted to the variance of its "
+        "gradient. What needs no labels counts each row once."
     )
 
 

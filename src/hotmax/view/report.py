@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, overload
-
-import numpy as np
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import hotmax as hm
 from hotmax._core.arrays import refuse_masked
 from hotmax._core.checks import as_seed
-from hotmax._core.class_labels import in_order
+from hotmax._core.class_labels import in_order, refuse_other_columns
 from hotmax._core.files import whole
-from hotmax.calibration.assessment import Assessment, Progress, assess, shape_of_predictions
+from hotmax.calibration.assessment import (
+    Assessment,
+    Progress,
+    RowWeights,
+    assess,
+    shape_of_predictions,
+)
 from hotmax.calibration.by_group import by_group_rows
-from hotmax.calibration.calibrated_source import Calibrate, calibrated_source
-from hotmax.calibration.families import SMALLEST_POSITIVE
 from hotmax.calibration.method_score import MethodScore
 from hotmax.calibration.row_parts import row_parts
 from hotmax.calibration.source import Source
@@ -28,6 +31,15 @@ from hotmax.view.findings import Findings, choice_of
 from hotmax.view.json_values import json_value, printable
 from hotmax.view.multilabel import MultilabelReport, multilabel_report
 from hotmax.view.page import page
+from hotmax.view.report_inputs import (
+    ReportRows,
+    calibrated,
+    check_weights,
+    has_soft_labels,
+    outputs,
+    with_test,
+    without_weightless,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +58,7 @@ class Report(Findings):
     def __str__(self) -> str:
         lines = [self.title, self.subtitle]
         if self.assessment is not None:
+            lines += self.weighting
             lines += ["", self.verdict, self.level, self.temperature, ""]
             lines += score_lines(self.assessment)
             lines += ["", *self.warnings]
@@ -133,62 +146,36 @@ def silent(stage: str, done: float) -> None:
     """No progress to show."""
 
 
-def outputs(estimator: Any, X: object, y: object) -> tuple[Any, Any, Any, str]:
-    """(outputs, numbers of labels, names of classes, what the outputs are) of a classifier."""
-    from hotmax.calibration.classifiers import outputs_of  # which needs scikit-learn
+class ReportOptions(TypedDict, total=False):
+    """Further keywords of `report`.
 
-    if X is None or y is None:
-        raise TypeError("report(estimator, X, y): X and y must be given")
-    x, kind = outputs_of(estimator, X)
-    classes, given = np.asarray(estimator.classes_), np.asarray(y)
-    at = np.searchsorted(classes, given)
-    strange = np.take(classes, np.minimum(at, classes.size - 1)) != given
-    if strange.any():
-        row = int(np.argmax(strange))
-        raise ValueError(f"y must hold classes of the estimator, got {given[row]!r} in row {row}")
-    if kind == "probabilities":
-        x = x / x.sum(1, keepdims=True)
-    return x, at, [str(name) for name in classes.tolist()], kind
+    input: "probabilities" if `logits` holds those.
+    by: The group of each row (site, month): calibration by group, with a test that accounts for
+        their number.
+    calibrator: A fitted calibrator: the report is about its probabilities.
+    test: (logits, labels) or (logits, labels, sample_weight) of a test set: calibrators are fitted
+        to all rows before, and scored on these.
+    progress: Called as progress(stage, done) while it works, with done rising from 0 to 1.
+    """
 
-
-def with_test(logits: object, labels: object, test: tuple[object, object]) -> tuple[Any, Any, int]:
-    """(both sets of rows, their labels, the first row of the test set)."""
-    if isinstance(logits, Source) or labels is None:
-        raise TypeError("test needs logits and labels that are arrays")
-    if not isinstance(test, tuple) or len(test) != 2:
-        raise TypeError("test must be (logits, labels)")
-    x, more = np.asarray(logits), np.asarray(test[0])
-    if x.ndim != 2 or more.ndim != 2 or x.shape[1] != more.shape[1]:
-        raise ValueError(f"test must have rows like logits, got {more.shape} and {x.shape}")
-    y, others = np.asarray(labels), np.asarray(test[1])
-    if y.shape != x.shape[:1] or others.shape != more.shape[:1]:
-        raise ValueError("test: labels must be integers, one for each row")
-    return np.concatenate([x, more]), np.concatenate([y, others]), len(x)
-
-
-def calibrated(calibrator: Any, logits: object, input: str) -> Any:
-    """The probabilities of a fitted calibrator; those of a Source are computed as it is read."""
-    if not hasattr(calibrator, "predict_proba"):
-        raise TypeError(f"calibrator must be a fitted one, got {type(calibrator).__name__}")
-    if isinstance(logits, Source):
-        return calibrated_source(logits, calibrator, SMALLEST_POSITIVE)
-    return Calibrate(calibrator, input, SMALLEST_POSITIVE)(logits)
+    input: str
+    by: object
+    calibrator: Any
+    test: tuple[object, ...] | None
+    progress: Progress | None
 
 
 @overload
 def report(
     logits: object,
     labels: object = None,
+    *third: Any,
     class_names: Sequence[object] | None = None,
-    *,
+    sample_weight: object = None,
     title: str | None = None,
     seed: int = 0,
-    input: str = "logits",
-    by: object = None,
-    calibrator: Any = None,
-    test: tuple[object, object] | None = None,
-    progress: Progress | None = None,
     multilabel: Literal[False] = False,
+    **options: Unpack[ReportOptions],
 ) -> Report: ...
 
 
@@ -196,31 +183,25 @@ def report(
 def report(
     logits: object,
     labels: object = None,
+    *third: Any,
     class_names: Sequence[object] | None = None,
-    *,
     title: str | None = None,
     seed: int = 0,
-    input: str = "logits",
-    calibrator: Any = None,
-    test: tuple[object, object] | None = None,
-    progress: Progress | None = None,
     multilabel: Literal[True],
+    **options: Unpack[ReportOptions],
 ) -> MultilabelReport: ...
 
 
 def report(
     logits: object,
     labels: object = None,
+    *third: Any,
     class_names: Sequence[object] | None = None,
-    *,
+    sample_weight: object = None,
     title: str | None = None,
     seed: int = 0,
-    input: str = "logits",
-    by: object = None,
-    calibrator: Any = None,
-    test: tuple[object, object] | None = None,
-    progress: Progress | None = None,
     multilabel: bool = False,
+    **options: Unpack[ReportOptions],
 ) -> Report | MultilabelReport:
     """What a classifier's logits are worth: a verdict, numbers with intervals, and a page.
 
@@ -229,24 +210,28 @@ def report(
     With labels the rows are split at random in two halves: calibrators are fitted on one, and all
     figures are from the other, so that "after" means rows that no calibrator has seen.
 
+    The verdict on rows with weights or soft labels tests whether the mean of the targets, given
+    predictions and weights, is the prediction. The variance of drawn labels is then the sum of
+    w**2 p (1 - p). That of soft labels is not known, and is estimated from their residuals; where
+    few rows are wrong, it is drawn to that of drawn labels, which is its upper bound.
+
     Args:
         logits: (rows, classes), of data that the model was not trained on. A memory-mapped array, a
             Dask array or frame, or a Source (`hotmax.io.source`) is read some rows at a time, in
             two passes or three: memory does not grow with the rows.
-        labels: The class of each row, as integers; None if they are not known. A Source brings its
-            own.
+        labels: The class of each row, as integers, text or categories; or soft labels, the
+            probabilities of its classes, such as shares of annotators: metrics are then means over
+            them. None if they are not known. A Source brings its own.
+        *third: The names of the classes, like `class_names`; after an estimator and X, y.
         class_names: The names of the classes.
+        sample_weight: The weight of each row, not negative. Weights that are whole numbers give
+            the estimates of so many rows each, and a weight of 0 leaves a row out; others count by
+            their ratios. Intervals and verdict are those of rows as they came.
         title: The heading of the page.
         seed: Of the split, and of the bootstrap.
-        input: "probabilities" if `logits` holds those.
-        by: The group of each row (site, month): calibration by group, with a test that accounts
-            for their number.
-        calibrator: A fitted calibrator: the report is about its probabilities.
-        test: (logits, labels) of a test set: calibrators are fitted to all rows before, and scored
-            on these.
-        progress: Called as progress(stage, done) while it works, with done rising from 0 to 1.
         multilabel: Whether labels are independent: logits (rows, labels), of which each has a
             sigmoid of its own, and `labels` of that shape, 0 or 1; `class_names` are theirs.
+        **options: input, by, calibrator, test, progress: see `ReportOptions`.
 
     Returns:
         A Report: `print` it, `.save("report.html")`, `.to_json()`. With `multilabel` a
@@ -261,56 +246,116 @@ def report(
         >>> print(result.verdict)
         overconfident: says 85.7 %, is right 72.8 %
         >>> result.save("report.html")                                      # doctest: +SKIP
+        >>> weights = rng.exponential(size=4000)
+        >>> result = hm.report(logits, labels, sample_weight=weights)
+        >>> print(result.weighting[0])
+        weighted: the scoring rows are as certain as 1,017 of equal weight
     """
-    seed = as_seed(seed)
-    if title is not None and not isinstance(title, str):
-        raise TypeError(f"title must be text or None, got {title!r}")
-    if progress is not None and not callable(progress):
-        raise TypeError(f"progress must be a function or None, got {progress!r}")
-    tell, shown_names = progress or silent, class_names
+    if len(third) > 1:
+        raise TypeError("report takes logits, labels and class_names, or an estimator, X and y")
     if multilabel:
-        if by is not None:
-            raise ValueError("by is not for multilabel: give the rows of one group at a time")
-        named = printable(title) if title else f"A report by hotmax {hm.__version__}"
-        data = logits, labels, class_names
-        return multilabel_report(*data, named, seed, input, calibrator, test, tell)
+        if sample_weight is not None:
+            raise ValueError("sample_weight is not for multilabel")
+        names = third[0] if third else class_names
+        return labels_report(logits, labels, names, title, seed, **options)
+    return report_of(
+        logits, labels, third, class_names, sample_weight, title=title, seed=seed, **options
+    )
+
+
+def labels_report(
+    logits: object,
+    targets: object,
+    class_names: Any,
+    title: str | None,
+    seed: int,
+    *,
+    input: str = "logits",
+    by: object = None,
+    **options: Any,
+) -> MultilabelReport:
+    if by is not None:
+        raise ValueError("by is not for multilabel: give the rows of one group at a time")
+    calibrator, test, tell = checked_options(**options)
+    data = logits, targets, class_names
+    named = checked_title(title)
+    return multilabel_report(*data, named, as_seed(seed), input, calibrator, test, tell)
+
+
+def report_of(
+    logits: Any,
+    labels: Any,
+    third: tuple[Any, ...],
+    class_names: Any,
+    sample_weight: object,
+    *,
+    title: str | None,
+    seed: int,
+    input: str = "logits",
+    by: object = None,
+    **options: Any,
+) -> Report:
+    calibrator, test, tell = checked_options(**options)
+    seed, title = as_seed(seed), checked_title(title)
     if hasattr(logits, "decision_function") or hasattr(logits, "predict_proba"):
-        logits, labels, shown_names, input = outputs(logits, labels, class_names)
-        class_names = None
+        logits, labels, names, input = outputs(logits, labels, *third)
+        shown_names, class_names = names if class_names is None else class_names, None
+    else:
+        if third and third[0] is not None:
+            if class_names is not None:
+                raise TypeError("class_names is given twice: by its place and by its name")
+            class_names = third[0]
+        shown_names = class_names
     first = None
+    if calibrator is not None:
+        refuse_other_columns(getattr(calibrator, "columns_", None), logits, "logits")
     if test is not None:
-        logits, labels, first = with_test(logits, labels, test)
+        logits, labels, sample_weight, first = with_test(logits, labels, sample_weight, test)
     if calibrator is not None:
         logits, input = calibrated(calibrator, logits, input), "probabilities"
     labelled = logits.has_labels if isinstance(logits, Source) else labels is not None
     if labels is not None:
         refuse_masked(labels, "labels")
+    check_weights(sample_weight, logits, labelled)
     rows = row_parts(
-        logits, labels, input=input, name="labels", labelled=labelled, class_names=class_names
+        logits,
+        labels,
+        sample_weight=sample_weight,
+        input=input,
+        name="labels",
+        labelled=labelled,
+        class_names=class_names,
     )
     if rows.rows == 0:
         raise ValueError("logits must have at least one row")
-    if labelled and rows.whole is not None and not rows.whole.labels.size:
-        raise TypeError("labels must be integers, one for each row")
     if rows.classes < 2:
         raise ValueError(f"logits must have at least 2 classes, got {rows.classes}")
     if shown_names is None and isinstance(logits, Source):
         shown_names = logits.class_names
     names = checked_class_names(shown_names, rows.classes)
-    assessment = None
+    given = ReportRows(rows, first, by, sample_weight is not None, False)
     if labelled:
-        shape, assessment = assess(rows, int(seed), tell, first)
+        given = without_weightless(
+            dataclasses.replace(given, soft=has_soft_labels(logits, labels, rows))
+        )
+        shape, assessment = assess(given.rows, seed, tell, given.first, given.weighting)
+        if sample_weight is not None and assessment.weights is None:  # those that are left have 1
+            counts = assessment.fit_rows, assessment.score_rows
+            assessment = dataclasses.replace(
+                assessment, weights=RowWeights(True, False, *map(float, counts))
+            )
+        count = assessment.fit_rows + assessment.score_rows
     else:
-        shape = shape_of_predictions(rows, int(seed), tell)
+        shape, assessment, count = shape_of_predictions(rows, seed, tell), None, rows.rows
     groups = None
     if by is not None:
         if not labelled:
             raise ValueError("by needs labels")
-        groups = by_group_rows(rows, by, 1.0, int(seed))
+        groups = by_group_rows(given.rows, given.by, 1.0, seed, given.weighting)
     tell("done", 1.0)
     return Report(
-        title=printable(title) if title else f"A report by hotmax {hm.__version__}",
-        rows=rows.rows,
+        title=title,
+        rows=count,
         num_classes=rows.classes,
         class_names=names,
         seed=int(seed),
@@ -318,3 +363,17 @@ def report(
         assessment=assessment,
         groups=groups,
     )
+
+
+def checked_title(title: str | None) -> str:
+    if title is not None and not isinstance(title, str):
+        raise TypeError(f"title must be text or None, got {title!r}")
+    return printable(title) if title else f"A report by hotmax {hm.__version__}"
+
+
+def checked_options(
+    calibrator: Any = None, test: Any = None, progress: Progress | None = None
+) -> tuple[Any, Any, Progress]:
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be a function or None, got {progress!r}")
+    return calibrator, test, progress or silent

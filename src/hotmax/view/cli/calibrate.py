@@ -141,7 +141,8 @@ def calibrate(
             update("fitting", 0.0)
             calibrator, selection = fitted(rows, method, parts, prior)
             update("measuring", 0.5)
-            before, after = measured(rows, calibrator, parts, telling(update, 0.5, 1.0))
+            tell = telling(update, 0.5, 1.0)
+            before, after = measured(rows, calibrator, parts, tell, found.soft_labels)
         if is_limit(calibrator.parameters_.get("temperature")) and out is not None and not force:
             raise ValueError(f"{found.name}: {limit_of(calibrator)}; --force saves it all the same")
         if out is not None:
@@ -200,20 +201,27 @@ def fitted(
 
 
 def measured(
-    rows: RowParts, calibrator: Any, parts: Holdout, tell: Callable[[str], Tell]
+    rows: RowParts,
+    calibrator: Any,
+    parts: Holdout,
+    tell: Callable[[str], Tell],
+    soft: bool = False,
 ) -> tuple[MethodScore, MethodScore]:
     """All metrics before and after calibration, by the rules of `hotmax report`."""
     from hotmax.calibration.method_score import UNCALIBRATED, method_score
-    from hotmax.calibration.score_sums import Method, ScoreMethods
+    from hotmax.calibration.score_sums import Method, ScoreMethods, ScoreSums
+    from hotmax.calibration.weighted_sums import WeightedSums, Weighting
 
+    weighting = Weighting(False, True) if soft else None
     method, parameters = method_of(calibrator), calibrator.parameters_
     temperature = parameters["temperature"] if method == "temperature" else None
     methods = Method(UNCALIBRATED, 1.0), Method(method, temperature, parameters)
-    sums = rows.run(ScoreMethods(methods, parts.held), tell("measuring"))
+    kind = WeightedSums if soft else ScoreSums
+    sums = rows.run(ScoreMethods(methods, parts.held, kind), tell("measuring"))
     rng = np.random.default_rng(parts.seed)
     return (
-        method_score(UNCALIBRATED, 0, sums, 0, rng),
-        method_score(method, calibrator.fitted_rows_, sums, 1, rng),
+        method_score(UNCALIBRATED, 0, sums, 0, rng, weighting),
+        method_score(method, calibrator.fitted_rows_, sums, 1, rng, weighting),
     )
 
 

@@ -190,6 +190,14 @@ class Input:
         return self.source.has_labels
 
     @property
+    def soft_labels(self) -> bool:
+        """Whether the labels are probabilities of the classes."""
+        if self.predictions is not None:
+            return self.predictions.labels is not None and self.predictions.labels.ndim == 2
+        assert self.source is not None
+        return self.source.soft_labels
+
+    @property
     def class_names(self) -> tuple[str, ...] | None:
         found = self.predictions or self.source
         assert found is not None
@@ -203,7 +211,7 @@ class Input:
 
         assert self.source is not None
         one = self.source
-        labels = f"labels from {one.label_source or 'the source'}"
+        labels = f"{'soft ' * one.soft_labels}labels from {one.label_source or 'the source'}"
         return (
             f"{one.name}: {one.rows} rows, {one.classes} classes, {one.dtype}"
             f"{taken(one.logit_source)}, {labels if one.has_labels else 'no labels'}"

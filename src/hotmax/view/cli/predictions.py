@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 from cyclopts import Parameter
 
 import hotmax as hm
@@ -26,6 +25,7 @@ from hotmax.view.cli.options import (
     check_same_names,
 )
 from hotmax.view.cli.output import progress, say, say_json
+from hotmax.view.cli.row_columns import groups_of, row_weights, weights_of_test
 from hotmax.view.cli.row_errors import naming_the_file
 from hotmax.view.cli.shards import apply_to_shards, write_shard
 
@@ -40,6 +40,7 @@ def report(
     test: str | None = None,
     seed: int = 0,
     force: Flag = False,
+    sample_weight: str | None = None,
     reading: LabelReading = LABEL_READING,
     common: Common = COMMON,
 ) -> None:
@@ -80,6 +81,10 @@ def report(
         Of what is drawn at random, such as the split into parts.
     force
         Overwrite the page if it is there.
+    sample_weight
+        The weight of each row: an array of an .npz or a column of a table by its name, or a file
+        with one on each line (.txt, .npy); or none. If it is not given, an array or column with the
+        name sample_weight, weight or weights is taken, where there is one.
     """
     check_free(out, force)
     with progress("reading" if files else "making the demo") as update, ExitStack() as stack:
@@ -101,7 +106,8 @@ def report(
                 f"{found.name}: column {by!r} is that of --by, and no class: say by --columns "
                 "which columns are logits"
             )
-        others = None
+        others: tuple[Any, ...] | None = None
+        weights = row_weights(sample_weight, files)
         if test is not None:
             more = reading.read(test)
             if more.labels is None:
@@ -110,9 +116,12 @@ def report(
             others = more.logits, more.labels
             if not found.multilabel:
                 others = more.logits, as_named(more.labels, found.class_names)
+                others += weights_of_test(sample_weight, weights, found.name, test)
         with naming_the_file(found):
             logits, labels = found.arguments
             options: Any = {"title": title, "seed": seed, "test": others, "progress": update}
+            if weights is not None:
+                options["sample_weight"] = weights.values
             result: Any = None
             if found.multilabel:
                 if by is not None or labels is None:
@@ -132,7 +141,8 @@ def report(
     if common.json:
         print(result.to_json())
     else:
-        read_as = [str(found), ""] if files else []
+        taken = "" if weights is None else f", weights from {weights.source}"
+        read_as = [f"{found}{taken}", ""] if files else []
         say(*story, *read_as, *str(result).splitlines(), "", f"written: {out}")
     if open and not webbrowser.open(out.resolve().as_uri()):
         raise OSError(f"no browser could be opened; the page is {out}")
@@ -141,55 +151,7 @@ def report(
 def as_named(labels: Any, names: tuple[str, ...] | None) -> Any:
     """Numbers of classes, as `hm.report` takes labels: as names, where these are whole numbers."""
     known = integer_names(names)
-    return labels if known is None or labels is None else known[labels]
-
-
-def groups_of(by: str, files: tuple[str, ...]) -> Any:
-    """The group of each row: an array of each .npz, or another file."""
-    from hotmax.io.labels import text_lines
-    from hotmax.io.one_file import existing
-    from hotmax.io.places import files_in
-
-    if not files:
-        raise ValueError("--by needs a FILE: the demo has no groups")
-    if Path(by).suffix.lower() in (".npy", ".txt"):
-        other = existing(by)
-        if other.suffix.lower() == ".npy":
-            return np.load(other, allow_pickle=False)
-        return np.array(text_lines(other))
-    parts = []
-    for name in files_in(list(files)):
-        parts.append(column_of(by, name))
-    return np.concatenate(parts)
-
-
-def column_of(by: str, name: str) -> Any:
-    """An array of an .npz, or a column of a table."""
-    from hotmax.io.one_file import existing
-    from hotmax.io.parquet import opened_parquet
-    from hotmax.io.places import suffix_of
-    from hotmax.io.text_tables import open_text
-
-    file, known = existing(name), []
-    kind = suffix_of(file)
-    if kind == ".npz":
-        with np.load(file, allow_pickle=False) as arrays:
-            if by in arrays.files:
-                return arrays[by]
-            known = arrays.files
-    elif kind in (".csv", ".tsv", ".csv.gz", ".tsv.gz"):
-        text = open_text(file)
-        known = text.header or []
-        if by in known:
-            return np.array([cells[known.index(by)] for _, cells in text.data()])
-    elif kind == ".parquet":
-        with opened_parquet(file) as table:
-            known = table.schema_arrow.names
-            if by in known:
-                return table.read([by]).column(0).to_numpy()
-    else:
-        raise ValueError(f"--by {by}: {name} has no columns; give a file, such as --by groups.txt")
-    raise ValueError(f"{name} has no column {by!r}, only {', '.join(known)}")
+    return labels if known is None or labels is None or labels.ndim == 2 else known[labels]
 
 
 def apply(

@@ -53,6 +53,13 @@ class Data:
     name: str  # as the page shows it
     source: str  # as Python would open it
 
+    def __post_init__(self) -> None:
+        if self.found.labels is not None and self.found.labels.ndim != 1:
+            raise ValueError(
+                f"{self.name} has soft labels, and the explorer shows one label for each row: "
+                "--labels names others, or none"
+            )
+
     def about(self) -> dict[str, Any]:
         rows, classes = self.found.logits.shape
         return {
