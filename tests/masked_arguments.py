@@ -156,6 +156,11 @@ def classifier() -> Any:
     return LogisticRegression().fit(FEATURES, MANY_LABELS)
 
 
+def reported(**given: Any) -> Any:
+    labels = {"labels": MANY_LABELS} if "sample_weight" in given else {}
+    return vars(hm.report(**(labels | given)).shape)
+
+
 SAMPLED = {"logits": left_out, "temperature": refused, "seed": refused, "where": disallowed}
 TRAINING = {"X": FEATURES, "y": MANY_LABELS}
 TRAINING_MASKS = dict.fromkeys(("X", "y", "sample_weight"), refused)
@@ -357,10 +362,10 @@ TABLE: dict[str, Entry] = {
         hm.attention_saturation, {"q": Q, "k": K}, ATTENTION, ATTENTION_ALSO
     ),
     "report": Entry(
-        lambda **given: vars(hm.report(**given).shape),
+        reported,
         {"logits": MANY},
-        {"logits": ABSENT, "labels": refused, "by": refused},
-        {"labels": MANY_LABELS, "by": np.arange(60) % 2},
+        {"logits": ABSENT, "labels": refused, "by": refused, "sample_weight": ZERO},
+        {"labels": MANY_LABELS, "by": np.arange(60) % 2, **WEIGHED},
     ),
     **{
         f"calibration.{name}": measured(getattr(hm.calibration, name))

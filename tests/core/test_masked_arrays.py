@@ -21,8 +21,10 @@ from masked_arguments import LABELS, OTHER, TABLE, TRUE, Entry, X, refused
 import hotmax as hm
 from hotmax import plots
 from hotmax.calibration import conformal, request, row_parts
+from hotmax.view.report import ReportOptions
 
-OPTIONS = (request.MetricOptions, row_parts.RowOptions)  # keywords that functions share
+# Keywords that functions share, or are many.
+OPTIONS = (request.MetricOptions, row_parts.RowOptions, ReportOptions)
 
 # Arguments that are never arrays: numbers, names, flags, functions, results of other functions.
 NO_ARRAYS = """
@@ -39,7 +41,7 @@ points extent queries keys features label shift prior max_rows cluster client pa
 has_labels runner
 columns clip cv fit_params logit_source label_source
 error errors precision level randomize allow_empty class_conditional calibrator test
-multilabel
+multilabel soft_labels third
 """
 # One number each in these, though an array elsewhere.
 ONE_NUMBER = {

@@ -73,6 +73,7 @@ PICTURES = {
     plots.plot_conformal: lambda: hm.calibration.conformal.fit(Z, Y).evaluate(Z, Y),
     plots.plot_abstention: lambda: hm.calibration.abstention(Z, Y),
     plots.plot_groups: lambda: hm.calibration.by_group(Z, Y, np.arange(len(Y)) % 3),
+    plots.plot_labels: lambda: hm.calibration.by_label(Z, Z > 1),
     plots.plot_comparison: lambda: hm.calibration.compare(Z, Z / 2, Y),
     plots.plot_beams: lambda: search(),
     plots.plot_coefficients: lambda: hm.SoftmaxRegression().fit(Z, Y).summary(),

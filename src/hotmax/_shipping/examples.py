@@ -163,6 +163,7 @@ OPTIONS: dict[str, Values] = {
     "binning": only("mass"),
     "norm": only("l2"),
     "classwise": only(True, False),
+    "multilabel": only(True),
     "debiased": only(True),
     "score": only("brier"),
     "candidates": only(("temperature", "vector")),
