@@ -114,7 +114,7 @@ def test_small_p_values_of_many_labels_come_from_more_samples():
     assert wide.gap_by_chance[1] == pytest.approx(fine.gap_by_chance[1], rel=0.15)
 
 
-@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("shared", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_false_verdicts(shared):
     """Of 150 calibrated models; labels of one row may depend on each other."""
     false = simulation.found_share(4, 60, 150, 1, shared=shared)

@@ -34,7 +34,10 @@ def write_table(path, name):
     path.write_text("\n".join([f"a,b,c,label,{name}", *lines]) + "\n")
 
 
-@pytest.mark.parametrize("name", ["sample_weight", "weight", "weights"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("weight", "weights")]
+
+
+@pytest.mark.parametrize("name", ["sample_weight", *SLOW])
 def test_an_array_of_weights_is_taken_and_named(right, folder, name):
     np.savez("a.npz", logits=Z, labels=Y, **{name: W})
     out = right("report", "a.npz").replace("\n", " ")
@@ -44,6 +47,7 @@ def test_an_array_of_weights_is_taken_and_named(right, folder, name):
     assert got == first(hm.report(Z, Y, sample_weight=W))
 
 
+@pytest.mark.slow
 def test_weights_by_name_from_a_table_and_from_a_file(right, folder):
     want = first(hm.report(Z, Y, sample_weight=W))
     write_table(folder / "a.csv", "importance")
@@ -65,6 +69,7 @@ def test_weights_of_shards(right, folder):
     assert got == first(hm.report(Z, Y, sample_weight=W))
 
 
+@pytest.mark.slow
 def test_none_leaves_weights_out(right, folder):
     np.savez("a.npz", logits=Z, labels=Y, sample_weight=W)
     out = right("report", "a.npz", "--sample-weight", "none")
@@ -73,6 +78,7 @@ def test_none_leaves_weights_out(right, folder):
     assert "weight" not in right("report", "b.npz", "--force")
 
 
+@pytest.mark.slow
 def test_a_test_set_with_weights(right, refused, folder):
     np.savez("a.npz", logits=Z, labels=Y, weight=W)
     np.savez("b.npz", logits=Z[:80], labels=Y[:80], weight=W[:80])

@@ -93,6 +93,7 @@ def test_the_interval_of_the_temperature_is_that_of_its_gradient(weighted, softl
         assert np.log(high / low) / 2 == pytest.approx(1.96 * error, rel=0.05)
 
 
+@pytest.mark.slow
 def test_the_scale_of_weights_does_not_matter(weighted):
     scale = 1e-3
     other = hm.report(Z, Y, sample_weight=scale * W, test=(ZT, YT, scale * WT)).assessment
@@ -115,6 +116,7 @@ def estimates(score):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["labels", "soft labels"])
 def test_whole_weights_are_repeated_rows(kind):
     """In every estimate; repeated rows are no more certain for that, and the report says less."""
@@ -141,7 +143,7 @@ def test_whole_weights_are_repeated_rows(kind):
         assert high - low > 1.2 * (most - least)
 
 
-@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("soft", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_rows_of_weight_0_are_left_out(soft):
     """The split, all intervals and the text are those of the other rows, whatever these hold."""
     y = SOFT if soft else Y
@@ -153,6 +155,7 @@ def test_rows_of_weight_0_are_left_out(soft):
     assert one.rows == there.sum()
 
 
+@pytest.mark.slow
 def test_weights_of_0_and_1_give_the_whole_report():
     there = np.arange(500) % 2 == 1
     one = hm.report(Z, Y, sample_weight=there.astype(float))
