@@ -205,7 +205,7 @@ def softmax_vjp_by_kernel(
     result = np.empty(x.shape, p.detach().numpy().dtype)
     if result.size:
         n = result.shape[-1]
-        rows = [a.detach().numpy().reshape(-1, n) for a in (x, p, g)]
+        rows = [a.detach().resolve_neg().numpy().reshape(-1, n) for a in (x, p, g)]
         out = result.reshape(-1, n)
 
         def work(start: int, stop: int) -> None:

@@ -15,6 +15,8 @@ from hotmax._core.arrays import Array
 
 # Bound once: looking attributes up takes a noticeable part of a call on a small tensor.
 is_compiling, is_tracing = torch.compiler.is_compiling, torch._C._is_tracing
+# How many modes watch or fake what is dispatched (FakeTensorMode, make_fx)?
+dispatch_modes = torch._C._len_torch_dispatch_stack
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 # One of autograd.grad's batches of derivatives (is_grads_batched=True)? torch.func's are wrapped.
 is_batched = torch._C._functorch.is_legacy_batchedtensor
@@ -32,6 +34,8 @@ def is_direct(x: Any) -> bool:
         and forward_ad._current_level < 0
         and x.layout is STRIDED
         and not is_tracing()
+        and not dispatch_modes()
+        and not x._is_zerotensor()  # which has no memory
     )
 
 
@@ -41,7 +45,7 @@ def tensors_in(arguments: Arguments) -> list[torch.Tensor]:
 
 def as_numpy(tensor: torch.Tensor) -> Array:
     """NumPy has no bfloat16; the kernels compute it in float32."""
-    tensor = tensor.detach()
+    tensor = tensor.detach().resolve_neg()
     return tensor.float().numpy() if tensor.dtype is BFLOAT16 else tensor.numpy()
 
 
@@ -90,7 +94,7 @@ def by_kernel(operation: ArrayOperation, arguments: Arguments, return_grad: bool
         if (
             type(value) in PLAIN_TENSORS
         ):  # all tensors are direct; isinstance takes three times as long
-            value = value.detach()
+            value = value.detach().resolve_neg()
             half = half or value.dtype is BFLOAT16
             value = as_numpy(value) if half else value.numpy()
         values[name] = value

@@ -224,6 +224,18 @@ def refuse_other_columns(fitted: tuple[str, ...] | None, logits: object, name: s
     )
 
 
+def refuse_other_order(logits: object, labels: object, name: str) -> None:
+    """Raise if two data frames have the same columns in another order."""
+    columns, others = names_of_columns(logits), names_of_columns(labels)
+    if columns is None or others is None or columns == others:
+        return
+    if sorted(columns) == sorted(others):
+        raise ValueError(
+            f"{name} must have its columns in the order of logits, {listed(list(columns))}, got "
+            f"{listed(list(others))}"
+        )
+
+
 def names_for(class_names: object, classes: int, logits: object) -> tuple[str, ...] | None:
     """Names from `class_names`, or from the columns of logits that are a data frame."""
     names = checked_names(class_names, classes)

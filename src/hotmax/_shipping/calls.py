@@ -156,6 +156,8 @@ def calls(
                         arguments["axis"] = scene.axis
                     if arguments.get("input") == "probabilities":
                         arguments |= {n: scene.probabilities() for n in (first, "b") if n in given}
+                    if arguments.get("multilabel") or name == "calibration.by_label":
+                        arguments["targets"] = scene.mask()  # a bool for each label of each row
                     yield arguments, {*picked, *values}
 
 

@@ -175,22 +175,22 @@ def holm(p_values: Array) -> Array:
     return adjusted
 
 
-def as_codes(groups: object, rows: int) -> tuple[list[str], Array]:
+def as_codes(groups: object, rows: int, name: str = "groups") -> tuple[list[str], Array]:
     """(names, the number of each row's group), checked."""
-    refuse_masked(groups, "groups")
+    refuse_masked(groups, name)
     given = np.asarray(groups)
     if given.shape != (rows,):
-        raise ValueError(f"groups must have shape {(rows,)}, one for each row, got {given.shape}")
+        raise ValueError(f"{name} must have shape {(rows,)}, one for each row, got {given.shape}")
     if given.dtype.kind == "f" and not np.isfinite(given).all():
-        raise ValueError(f"groups: row {int(np.argmax(~np.isfinite(given)))} has none")
+        raise ValueError(f"{name}: row {int(np.argmax(~np.isfinite(given)))} has none")
     if given.dtype.kind not in "iubfUSOMT":
-        raise TypeError(f"groups must be numbers, text or dates, got {given.dtype}")
+        raise TypeError(f"{name} must be numbers, text or dates, got {given.dtype}")
     if given.dtype.kind == "O":
         given = given.astype(str)
     found, codes = np.unique(given, return_inverse=True)
     if found.size > MOST_GROUPS:
         raise ValueError(
-            f"groups: {found.size} different values, and {MOST_GROUPS} are compared at most: "
+            f"{name}: {found.size} different values, and {MOST_GROUPS} are compared at most: "
             "join some, such as days to months"
         )
     return [str(name) for name in found.tolist()], codes.reshape(-1)

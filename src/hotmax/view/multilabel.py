@@ -15,6 +15,7 @@ import numpy as np
 
 from hotmax import plots
 from hotmax._core.arrays import Array
+from hotmax._core.class_labels import names_of_columns, refuse_other_columns, refuse_other_order
 from hotmax._core.files import whole
 from hotmax.calibration.assessment import Progress
 from hotmax.calibration.binning import BINS
@@ -249,11 +250,17 @@ def multilabel_report(
     tell: Progress,
 ) -> MultilabelReport:
     """`report` of independent labels; its arguments are those of `report`, checked."""
+    refuse_other_order(logits, targets, "labels")
+    if calibrator is not None:
+        refuse_other_columns(getattr(calibrator, "columns_", None), logits, "logits")
     x, y = checked_outputs(logits, targets, input, "labels")
-    names = tuple(map(printable, label_names(class_names, x.shape[1])))
+    named = names_of_columns(logits) if class_names is None else class_names
+    names = tuple(map(printable, label_names(named, x.shape[1])))
     if test is not None:
         if not isinstance(test, tuple) or len(test) != 2:
             raise TypeError("test must be (logits, labels)")
+        refuse_other_columns(names_of_columns(logits), test[0], "test")
+        refuse_other_order(test[0], test[1], "test")
         more, others = checked_outputs(*test, input, "test")
         if more.shape[1] != x.shape[1]:
             raise ValueError(f"test must have {x.shape[1]} labels, got {more.shape[1]}")
@@ -265,6 +272,7 @@ def multilabel_report(
         held = held_out(seed, 0.5, len(x), 0, len(x))
     if calibrator is not None:
         x, input = probabilities_of_labels(calibrator, x, input), "probabilities"
+    refuse_certain(x, y, input, names)
     tell("fitting temperatures", 0.0)
     z = logits_for(x, input)
     found = fitted_temperatures(z[~held], y[~held])
@@ -289,6 +297,17 @@ def multilabel_report(
         after=after,
         nll_change=change_of_nll(z[held], scaled[held], y[held]),
     )
+
+
+def refuse_certain(x: Array, y: Array, input: str, names: tuple[str, ...]) -> None:
+    """Raise where an output is infinite, or a probability of 0 or 1 is wrong: nll is infinite."""
+    bad = np.isinf(x) if input == "logits" else np.where(y == 1, x == 0, x == 1)
+    if bad.any():
+        row, label = map(int, np.argwhere(bad)[0])
+        raise ValueError(
+            f"logits: row {row}, label {names[label]!r} holds {x[row, label]}, where nll is "
+            "infinite; clip such outputs (--clip 1e-12)"
+        )
 
 
 def probabilities_of_labels(calibrator: Any, x: Array, input: str) -> Array:

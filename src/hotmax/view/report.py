@@ -13,7 +13,7 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 import hotmax as hm
 from hotmax._core.arrays import refuse_masked
 from hotmax._core.checks import as_seed
-from hotmax._core.class_labels import in_order, refuse_other_columns
+from hotmax._core.class_labels import in_order, refuse_other_columns, refuse_other_order
 from hotmax._core.files import whole
 from hotmax.calibration.assessment import (
     Assessment,
@@ -22,7 +22,7 @@ from hotmax.calibration.assessment import (
     assess,
     shape_of_predictions,
 )
-from hotmax.calibration.by_group import by_group_rows
+from hotmax.calibration.by_group import as_codes, by_group_rows
 from hotmax.calibration.method_score import MethodScore
 from hotmax.calibration.row_parts import row_parts
 from hotmax.calibration.source import Source
@@ -307,6 +307,7 @@ def report_of(
             class_names = third[0]
         shown_names = class_names
     first = None
+    refuse_other_order(logits, labels, "labels")
     if calibrator is not None:
         refuse_other_columns(getattr(calibrator, "columns_", None), logits, "logits")
     if test is not None:
@@ -333,6 +334,8 @@ def report_of(
     if shown_names is None and isinstance(logits, Source):
         shown_names = logits.class_names
     names = checked_class_names(shown_names, rows.classes)
+    if by is not None:
+        as_codes(by, rows.rows, "by")
     given = ReportRows(rows, first, by, sample_weight is not None, False)
     if labelled:
         given = without_weightless(

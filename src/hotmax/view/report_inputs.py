@@ -91,11 +91,13 @@ def with_test(
     parts = []
     for name, given, rows in (("sample_weight", weights, x), ("test: sample_weight", own, more)):
         refuse_masked(given, name)
-        part = np.ones(len(rows)) if given is None else np.asarray(given, np.float64)
+        part = np.ones(len(rows)) if given is None else np.asarray(given)
+        if part.dtype.kind not in "iubf":
+            raise TypeError(f"{name} must be numbers, got {part.dtype}")
         if part.shape != rows.shape[:1]:
             raise ValueError(f"{name} must have shape {rows.shape[:1]}, got {part.shape}")
         parts.append(part)
-    return *together, np.concatenate(parts), len(x)
+    return *together, np.concatenate(parts, dtype=np.float64), len(x)
 
 
 def calibrated(calibrator: Any, logits: object, input: str) -> Any:

@@ -114,8 +114,13 @@ def row_weights(given: str | None, files: tuple[str, ...]) -> FileWeights | None
             return None
         columns = columns_in(first) or {}
         name = next((one for one in WEIGHT_NAMES if one in columns), None)
-        if name is None or columns[name]().ndim != 1:
+        if name is None:
             return None
+        if (shape := columns[name]().shape) and len(shape) != 1:
+            raise ValueError(
+                f"{first}: {name!r} must hold a weight for each row, got shape {shape}; "
+                "--sample-weight none leaves it out"
+            )
     if Path(name).suffix.lower() not in (".npy", ".txt"):
         kind = "array" if Path(files_in(list(files))[0]).suffix.lower() == ".npz" else "column"
         source = f"{kind} {name!r} (--sample-weight none leaves them out)"
