@@ -49,7 +49,7 @@ def test_a_calibrator_and_a_test_set():
         ({"test": Z}, "test must be"),
         ({"test": (Z[:, :2], Y)}, "test must have rows like logits"),
         ({"test": (Z, Y[:5])}, "test: labels"),
-        ({"by": Y[:5]}, "groups must have shape"),
+        ({"by": Y[:5]}, "by must have shape"),
     ],
 )
 def test_bad_arguments_are_named(options, words):

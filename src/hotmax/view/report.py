@@ -335,7 +335,9 @@ def report_of(
         shown_names = logits.class_names
     names = checked_class_names(shown_names, rows.classes)
     if by is not None:
-        as_codes(by, rows.rows, "by")
+        if not labelled:
+            raise ValueError("by needs labels")
+        as_codes(by, rows.rows, "by")  # checked before any work
     given = ReportRows(rows, first, by, sample_weight is not None, False)
     if labelled:
         given = without_weightless(
@@ -352,8 +354,6 @@ def report_of(
         shape, assessment, count = shape_of_predictions(rows, seed, tell), None, rows.rows
     groups = None
     if by is not None:
-        if not labelled:
-            raise ValueError("by needs labels")
         groups = by_group_rows(given.rows, given.by, 1.0, seed, given.weighting)
     tell("done", 1.0)
     return Report(
