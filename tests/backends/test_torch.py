@@ -237,3 +237,33 @@ def test_other_tensors_work_or_say_why():
     assert hm.softmax(torch.zeros(2, 3, device="meta")).shape == (2, 3)
     with pytest.raises(TypeError, match="strided"):
         hm.softmax(torch.eye(3).to_sparse())
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (200, 300)])
+def test_kernels_stay_away_from_tensors_without_numbers(shape):
+    """Under modes that fake or record operations, and of zeros that have no memory."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    x, other = torch.randn(shape), torch.randn(shape)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        assert hm.softmax(x).fake_mode is mode
+    recorded = make_fx(lambda z: hm.softmax(z))(x)
+    torch.testing.assert_close(recorded(other), torch.softmax(other, -1))
+    zeros = torch._efficientzerotensor(shape)
+    torch.testing.assert_close(hm.softmax(zeros), torch.softmax(torch.zeros(shape), -1))
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (200, 300)])
+def test_negated_views(shape):
+    x = torch.randn(shape)
+    negated = torch.complex(x, x).conj().imag  # a view of x that is read as -x
+    assert negated.is_neg()
+    torch.testing.assert_close(hm.softmax(negated), torch.softmax(-x, -1))
+    torch.testing.assert_close(hm.logsumexp(negated), torch.logsumexp(-x, -1))
+    grads = []
+    for softmax in (hm.softmax, lambda z: torch.softmax(z, -1)):
+        point = x.clone().requires_grad_()
+        softmax(point).backward(negated)
+        grads.append(point.grad)
+    torch.testing.assert_close(*grads)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas
 import pytest
 from simulation import labels as simulation
 
@@ -223,3 +224,27 @@ def test_reports_that_are_refused():
     fitted = c.SigmoidCalibrator().fit(z[:, :2], y[:, :2])
     with pytest.raises(ValueError, match="fitted to 2 labels, got 4"):
         hm.report(z, y, calibrator=fitted, multilabel=True)
+
+
+def test_frames_in_another_order_are_refused():
+    rng = np.random.default_rng(0)
+    z = pandas.DataFrame(rng.normal(size=(50, 3)), columns=["a", "b", "c"])
+    y = pandas.DataFrame(rng.random((50, 3)) < 0.5, columns=["a", "b", "c"])
+    turned = ["c", "b", "a"]
+    assert hm.report(z, y, multilabel=True).class_names == ("a", "b", "c")
+    with pytest.raises(ValueError, match="labels must have its columns in the order of logits"):
+        hm.report(z, y[turned], multilabel=True)
+    with pytest.raises(ValueError, match="test must have the columns of the fit"):
+        hm.report(z, y, test=(z[turned], y), multilabel=True)
+    own = hm.calibration.SigmoidCalibrator().fit(z, y)
+    with pytest.raises(ValueError, match="logits must have the columns of the fit"):
+        hm.report(z[turned], y[turned], calibrator=own, multilabel=True)
+
+
+@pytest.mark.parametrize(("value", "input"), [(np.inf, "logits"), (0.0, "probabilities")])
+def test_certain_and_wrong_outputs_are_named(value, input):
+    outputs = np.random.default_rng(0).random((50, 3)) + (input == "logits")
+    targets = np.arange(150).reshape(50, 3) % 2
+    targets[37, 1], outputs[37, 1] = 1, value
+    with pytest.raises(ValueError, match="row 37, label '1' holds"):
+        hm.report(outputs, targets, multilabel=True, input=input)
