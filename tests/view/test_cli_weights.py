@@ -78,6 +78,12 @@ def test_none_leaves_weights_out(right, folder):
     assert "weight" not in right("report", "b.npz", "--force")
 
 
+def test_a_column_of_weights_is_refused(refused, folder):
+    np.savez("a.npz", logits=Z, labels=Y, weights=W[:, None])
+    said = refused("report", "a.npz")
+    assert f"'weights' must hold a weight for each row, got shape ({len(W)}, 1)" in said
+
+
 @pytest.mark.slow
 def test_a_test_set_with_weights(right, refused, folder):
     np.savez("a.npz", logits=Z, labels=Y, weight=W)

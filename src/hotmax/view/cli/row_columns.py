@@ -116,7 +116,10 @@ def row_weights(given: str | None, files: tuple[str, ...]) -> FileWeights | None
         name = next((one for one in WEIGHT_NAMES if one in columns), None)
         if name is None:
             return None
-        if (shape := columns[name]().shape) and len(shape) != 1:
+        shape = columns[name]().shape
+        if len(shape) != 1 and shape[1:] != (1,):  # weights of something else
+            return None
+        if shape[1:]:
             raise ValueError(
                 f"{first}: {name!r} must hold a weight for each row, got shape {shape}; "
                 "--sample-weight none leaves it out"
