@@ -122,7 +122,7 @@ def main() -> None:
         commands = [[command, f"{command_time(command):.2f} s"] for command in COMMANDS]
         commands.append(["hotmax compile", f"{compile_time(folder / 'all'):.0f} s"])
     header = ["first call", "nothing compiled", "compiled here", "from the wheel", "second call"]
-    about = f"hotmax {tables.versions('numba', 'llvmlite')}; {tables.processor()}."
+    about = f"{tables.versions('hotmax', 'numba', 'llvmlite')}; {tables.processor()}."
     print(tables.plain(header, calls))
     print()
     print(tables.plain(["command", "time"], commands))
