@@ -225,8 +225,9 @@ def report(
         *third: The names of the classes, like `class_names`; after an estimator and X, y.
         class_names: The names of the classes.
         sample_weight: The weight of each row, not negative. Weights that are whole numbers give
-            the estimates of so many rows each, and a weight of 0 leaves a row out; others count by
-            their ratios. Intervals and verdict are those of rows as they came.
+            the estimates of so many rows each (but for calibrators that choose a penalty by
+            standard errors), and a weight of 0 leaves a row out; others count by their ratios.
+            Intervals and verdict are those of rows as they came.
         title: The heading of the page.
         seed: Of the split, and of the bootstrap.
         multilabel: Whether labels are independent: logits (rows, labels), of which each has a
