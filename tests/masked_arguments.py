@@ -6,50 +6,34 @@ is refused. `test_masked_arrays` reads it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+import masked_calibration
 import numpy as np
 from families import plain_functions
 from masked_meanings import (
     ABSENT,
+    LABELS,
+    MANY,
+    MANY_LABELS,
+    OTHER,
     PADDING,
+    RNG,
+    TRUE,
     ZERO,
     Arguments,
-    Meaning,
+    Entry,
+    X,
     disallowed,
     ignored,
     left_out,
     refused,
 )
-from sklearn.linear_model import LogisticRegression
 
 import hotmax as hm
 from hotmax import plots
-from hotmax.calibration import conformal
 
-RNG = np.random.default_rng(0)
-X = RNG.normal(size=(4, 3))
-OTHER = RNG.normal(size=(4, 3))
-LABELS = np.array([0, 2, 1, 1])
-MANY = RNG.normal(size=(60, 3)) * 3
-MANY_LABELS = RNG.integers(0, 3, 60)
-FEATURES = RNG.normal(size=(60, 2))
 Q, K, V = RNG.normal(size=(2, 5)), RNG.normal(size=(3, 5)), RNG.normal(size=(3, 4))
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A call that works, and what a mask means in each of its arguments that may be an array."""
-
-    call: Callable[..., Any]
-    arguments: Arguments
-    masks: dict[str, Meaning]
-    also: Arguments = field(default_factory=dict)  # values of arguments that are not in the call
-
-
-TRUE = np.ones((4, 3), bool)
 ROW = {"temperature": np.ones((4, 1))}
 OUT = {"out": np.empty((4, 3))}
 NUMBERS_OUT = {"out": np.empty(4)}
@@ -81,36 +65,6 @@ ATTENTION_ALSO = {
     "sink": np.zeros((2, 1)),
     "temperature": np.ones((2, 1)),
 }
-MEASURED = {"logits": MANY, "targets": MANY_LABELS}
-MEASURED_MASKS = {
-    "logits": left_out,
-    "targets": ignored,
-    "sample_weight": ZERO,
-    "where": disallowed,
-    "temperature": refused,
-}
-MEASURED_ALSO = {
-    "sample_weight": np.ones(60),
-    "where": np.ones((60, 3), bool),
-    "temperature": np.ones(1),
-}
-COMPARED = {"a": MANY, "b": MANY / 2, "labels": MANY_LABELS}
-UNLABELLED = {"logits": left_out, "where": disallowed}
-
-
-def measured(call: Callable[..., Any], *but: str) -> Entry:
-    masks = {name: meaning for name, meaning in MEASURED_MASKS.items() if name not in but}
-    return Entry(call, MEASURED, masks, MEASURED_ALSO)
-
-
-def labelled(call: Callable[..., Any], *but: str) -> Entry:
-    """As `measured`, of a function whose targets can only be labels."""
-    entry = measured(call, *but)
-    arguments, masks = (
-        {"labels" if name == "targets" else name: value for name, value in part.items()}
-        for part in (entry.arguments, entry.masks)
-    )
-    return replace(entry, arguments=arguments, masks=masks)
 
 
 def drawn_with_penalties(**arguments: Any) -> Any:
@@ -126,45 +80,7 @@ def written(blocks: Any, labels: Any) -> None:
     hm.io.write("never.npz", [blocks], shape=(4, 3), labels=labels)
 
 
-def fitted_regression() -> Any:
-    return hm.SoftmaxRegression().fit(FEATURES, MANY_LABELS)
-
-
-def calibrated() -> Any:
-    return hm.calibration.TemperatureScaling().fit(MANY, MANY_LABELS)
-
-
-GROUPS = np.arange(60) % 2
-GROUPED = {
-    "logits": MANY,
-    "targets": np.where(np.arange(60) % 5, MANY.argmax(1), MANY_LABELS),
-    "groups": GROUPS,
-}
-YES_OR_NO = {"logits": MANY[:, 0], "targets": (MANY[:, 0] / 2 + OTHER[0, 0] > 0).astype(int)}
-YES_OR_NO["targets"][::7] = 1 - YES_OR_NO["targets"][::7]
-
-
-def sigmoids(**given: Any) -> Any:
-    return hm.calibration.SigmoidCalibrator().fit(**given)
-
-
-def grouped(**given: Any) -> Any:
-    return hm.calibration.GroupTemperatureScaling().fit(**given)
-
-
-def classifier() -> Any:
-    return LogisticRegression().fit(FEATURES, MANY_LABELS)
-
-
-def reported(**given: Any) -> Any:
-    labels = {"labels": MANY_LABELS} if "sample_weight" in given else {}
-    return vars(hm.report(**(labels | given)).shape)
-
-
 SAMPLED = {"logits": left_out, "temperature": refused, "seed": refused, "where": disallowed}
-TRAINING = {"X": FEATURES, "y": MANY_LABELS}
-TRAINING_MASKS = dict.fromkeys(("X", "y", "sample_weight"), refused)
-WEIGHED = {"sample_weight": np.ones(60)}
 ONE_SEED = {"seed": np.array([3])}
 PENALIZED = {"tokens": np.array([0, 1, 2, 1]), "repetition_penalty": 1.5}
 WITH_TOKENS = {"logits": X, "tokens": np.array([0, 1, 2, 1])}
@@ -361,192 +277,7 @@ TABLE: dict[str, Entry] = {
     "attention_saturation": Entry(
         hm.attention_saturation, {"q": Q, "k": K}, ATTENTION, ATTENTION_ALSO
     ),
-    "report": Entry(
-        reported,
-        {"logits": MANY},
-        {"logits": ABSENT, "labels": refused, "by": refused, "sample_weight": ZERO},
-        {"labels": MANY_LABELS, "by": np.arange(60) % 2, **WEIGHED},
-    ),
-    **{
-        f"calibration.{name}": measured(getattr(hm.calibration, name))
-        for name in (
-            *("accuracy", "aurc", "brier", "decompose", "ece", "evaluate", "ks", "nll"),
-            *("reliability", "risk_coverage", "smooth_ece"),
-        )
-    },
-    "calibration.fit_temperature": measured(hm.calibration.fit_temperature, "temperature"),
-    "calibration.select": measured(
-        lambda **given: hm.calibration.select(candidates=["identity"], folds=2, **given).chosen,
-        "temperature",
-    ),
-    "calibration.calibrate": Entry(
-        lambda **given: hm.calibration.calibrate(classifier(), **given).predict_proba(FEATURES),
-        TRAINING,
-        {"X": refused, "y": refused, "sample_weight": ZERO},
-        WEIGHED,
-    ),
-    "calibration.CalibratedClassifier.fit": Entry(
-        lambda **given: (
-            hm.calibration.CalibratedClassifier(classifier(), cv=2)
-            .fit(**given)
-            .predict_proba(FEATURES)
-        ),
-        TRAINING,
-        {"X": refused, "y": refused, "sample_weight": refused},
-        WEIGHED,
-    ),
-    "calibration.CalibratedClassifier.predict": Entry(
-        lambda **given: hm.calibration.calibrate(classifier(), **TRAINING).predict(**given),
-        {"X": FEATURES},
-        {"X": refused},
-    ),
-    "calibration.CalibratedClassifier.predict_proba": Entry(
-        lambda **given: hm.calibration.calibrate(classifier(), **TRAINING).predict_proba(**given),
-        {"X": FEATURES},
-        {"X": refused},
-    ),
-    "calibration.as_two_classes": Entry(
-        hm.calibration.as_two_classes, {"outputs": MANY[:, 0]}, {"outputs": refused}
-    ),
-    "calibration.SigmoidCalibrator.fit": Entry(
-        lambda **given: sigmoids(**given).predict_proba(MANY[:, 0]),
-        YES_OR_NO,
-        {"logits": refused, "targets": refused, "sample_weight": ZERO},
-        WEIGHED,
-    ),
-    "calibration.SigmoidCalibrator.predict": Entry(
-        lambda **given: sigmoids(**YES_OR_NO).predict(**given),
-        {"logits": MANY[:, 0]},
-        {"logits": refused},
-    ),
-    "calibration.SigmoidCalibrator.predict_proba": Entry(
-        lambda **given: sigmoids(**YES_OR_NO).predict_proba(**given),
-        {"logits": MANY[:, 0]},
-        {"logits": refused},
-    ),
-    "calibration.GroupTemperatureScaling.fit": Entry(
-        lambda **given: grouped(**given).temperatures_,
-        GROUPED,
-        {"logits": refused, "targets": refused, "groups": refused, "sample_weight": ZERO},
-        WEIGHED,
-    ),
-    "calibration.GroupTemperatureScaling.predict": Entry(
-        lambda **given: grouped(**GROUPED).predict(**given),
-        {"logits": MANY, "groups": GROUPS},
-        {"logits": refused, "groups": refused},
-    ),
-    "calibration.GroupTemperatureScaling.predict_proba": Entry(
-        lambda **given: grouped(**GROUPED).predict_proba(**given),
-        {"logits": MANY, "groups": GROUPS},
-        {"logits": refused, "groups": refused},
-    ),
-    "calibration.Calibrator.fit": measured(
-        lambda **given: hm.calibration.TemperatureScaling().fit(**given).parameters_, "temperature"
-    ),
-    "calibration.Calibrator.predict": Entry(
-        lambda **given: calibrated().predict(**given),
-        {"logits": MANY},
-        UNLABELLED,
-        MEASURED_ALSO,
-    ),
-    "calibration.Calibrator.predict_proba": Entry(
-        lambda **given: calibrated().predict_proba(**given),
-        {"logits": MANY},
-        UNLABELLED,
-        MEASURED_ALSO,
-    ),
-    "calibration.EvaluationState.update": measured(
-        lambda **given: hm.calibration.EvaluationState().update(**given).result()
-    ),
-    "calibration.acceptance": labelled(
-        lambda **given: hm.calibration.acceptance(error=0.3, **given), "sample_weight"
-    ),
-    "calibration.abstention": labelled(
-        lambda **given: hm.calibration.abstention(errors=[0.3], **given), "sample_weight"
-    ),
-    "calibration.Acceptance.accept": Entry(
-        lambda **given: hm.calibration.acceptance(MANY, MANY_LABELS, error=0.3).accept(**given),
-        {"logits": MANY},
-        UNLABELLED,
-        MEASURED_ALSO,
-    ),
-    "calibration.Acceptance.evaluate": labelled(
-        lambda **given: hm.calibration.acceptance(MANY, MANY_LABELS, error=0.3).evaluate(**given),
-        "temperature",
-        "sample_weight",
-    ),
-    "calibration.by_group": Entry(
-        hm.calibration.by_group,
-        {"logits": MANY, "labels": MANY_LABELS, "groups": np.arange(60) % 2},
-        {
-            "logits": left_out,
-            "labels": ignored,
-            "groups": refused,
-            "where": disallowed,
-            "temperature": refused,
-        },
-        MEASURED_ALSO,
-    ),
-    "calibration.by_label": Entry(
-        hm.calibration.by_label,
-        {"logits": MANY, "targets": (MANY > 0).astype(int)},
-        {"logits": refused, "targets": refused, "temperature": refused},
-        MEASURED_ALSO,
-    ),
-    "calibration.compare": Entry(
-        hm.calibration.compare, COMPARED, dict.fromkeys(COMPARED, ABSENT) | {"labels": ignored}
-    ),
-    "calibration.ComparisonState.update": Entry(
-        lambda **given: hm.calibration.ComparisonState().update(**given).result(),
-        COMPARED,
-        dict.fromkeys(COMPARED, ABSENT) | {"labels": ignored},
-    ),
-    "calibration.decide": Entry(
-        lambda **given: hm.calibration.decide(input="logits", **given),
-        {"probabilities": X, "costs": 1.0 - np.eye(3)},
-        {
-            "probabilities": left_out,
-            "costs": refused,
-            "where": disallowed,
-            "temperature": refused,
-        },
-        {"where": TRUE, "temperature": np.ones(1)},
-    ),
-    "conformal.fit": labelled(conformal.fit),
-    "conformal.Conformal.sets": Entry(
-        lambda **given: conformal.fit(MANY, MANY_LABELS).sets(**given),
-        {"logits": MANY},
-        UNLABELLED,
-        MEASURED_ALSO,
-    ),
-    "conformal.Conformal.evaluate": labelled(
-        lambda **given: conformal.fit(MANY, MANY_LABELS).evaluate(**given),
-        "temperature",
-        "sample_weight",
-    ),
-    **{
-        f"SoftmaxRegression.{name}": Entry(
-            lambda method=name, **given: getattr(fitted_regression(), method)(**given),
-            TRAINING,
-            TRAINING_MASKS,
-            WEIGHED,
-        )
-        for name in ("fit", "score", "summary")
-    },
-    "SoftmaxRegression.partial_fit": Entry(
-        lambda **given: hm.SoftmaxRegression().partial_fit(**given),
-        {**TRAINING, "classes": np.arange(3)},
-        {**TRAINING_MASKS, "classes": refused},
-        WEIGHED,
-    ),
-    **{
-        f"SoftmaxRegression.{name}": Entry(
-            lambda method=name, **given: getattr(fitted_regression(), method)(**given),
-            {"X": FEATURES},
-            {"X": refused},
-        )
-        for name in ("decision_function", "predict", "predict_log_proba", "predict_proba")
-    },
+    **masked_calibration.TABLE,
     "io.write": Entry(
         written, {"blocks": X, "labels": LABELS}, dict.fromkeys(("blocks", "labels"), refused)
     ),

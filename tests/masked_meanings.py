@@ -1,8 +1,12 @@
-"""What the mask of a masked array can mean: the call without it that gives the same."""
+"""What the mask of a masked array can mean: the call without it that gives the same.
+
+And the arrays that the calls are tried on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -38,3 +42,23 @@ def disallowed(arguments: Arguments, name: str, mask: np.ndarray) -> Arguments:
 
 def refused(arguments: Arguments, name: str, mask: np.ndarray) -> Arguments:
     raise AssertionError("never called")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A call that works, and what a mask means in each of its arguments that may be an array."""
+
+    call: Callable[..., Any]
+    arguments: Arguments
+    masks: dict[str, Meaning]
+    also: Arguments = field(default_factory=dict)  # values of arguments that are not in the call
+
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(4, 3))
+OTHER = RNG.normal(size=(4, 3))
+LABELS = np.array([0, 2, 1, 1])
+MANY = RNG.normal(size=(60, 3)) * 3
+MANY_LABELS = RNG.integers(0, 3, 60)
+FEATURES = RNG.normal(size=(60, 2))
+TRUE = np.ones((4, 3), bool)

@@ -16,7 +16,8 @@ import dask.array
 import numpy as np
 import pytest
 from arrays import on
-from masked_arguments import LABELS, OTHER, TABLE, TRUE, Entry, X, refused
+from masked_arguments import TABLE
+from masked_meanings import LABELS, OTHER, TRUE, Entry, X, refused
 
 import hotmax as hm
 from hotmax import plots
