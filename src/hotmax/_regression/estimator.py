@@ -13,19 +13,18 @@ import numpy as np
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.exceptions import ConvergenceWarning
-    from sklearn.utils import column_or_1d
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+    from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError:
     raise ImportError(
         'SoftmaxRegression needs scikit-learn and SciPy: pip install "hotmax[regression]"'
     ) from None
 
 from hotmax._core.arrays import FLOAT64, Array, refuse_masked
-from hotmax._core.checks import as_integer, as_real, as_smoothing
+from hotmax._core.checks import as_real
+from hotmax._regression.inputs import base_number, check_options, read_data, temperature_of
 from hotmax._regression.objective import Data, Objective, Passes, check_columns
 from hotmax._regression.separation import separation_of
-from hotmax._regression.solver import SOLVERS, Solution, one_thread_each, solve
+from hotmax._regression.solver import Solution, one_thread_each, solve
 from hotmax._regression.summary import (
     INTERCEPT,
     Inference,
@@ -33,7 +32,7 @@ from hotmax._regression.summary import (
     infer,
     summarise,
 )
-from hotmax._regression.targets import class_numbers_of, target_probabilities, weigh
+from hotmax._regression.targets import target_probabilities
 from hotmax._softmax.functions import log_softmax, softmax
 
 KEPT = 200  # coefficients up to which a fit takes their covariance along
@@ -134,88 +133,6 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
-    # --- what comes in ------------------------------------------------------------------------
-
-    def _check_options(self) -> None:
-        if self.C is not None and not as_real(self.C, "C") > 0.0:
-            raise ValueError(f"C must be above 0 (inf or None for no penalty), got {self.C!r}")
-        self._temperature()
-        as_smoothing(self.label_smoothing)
-        if self.solver not in SOLVERS:
-            raise ValueError(f"solver must be one of {', '.join(SOLVERS)}, got {self.solver!r}")
-        if not 0.0 <= as_real(self.tol, "tol") < math.inf:
-            raise ValueError(f"tol must be finite and at least 0, got {self.tol!r}")
-        as_integer(self.max_iter, "max_iter", 1)
-        if isinstance(self.class_weight, str) and self.class_weight != "balanced":
-            raise ValueError(
-                f"class_weight must be a dict, 'balanced' or None, got {self.class_weight!r}"
-            )
-        if not isinstance(self.class_weight, Mapping | str | None):
-            raise TypeError(
-                f"class_weight must be a dict, 'balanced' or None, got {self.class_weight!r}"
-            )
-
-    def _temperature(self) -> float:
-        temperature = as_real(self.temperature, "temperature")
-        if not 0.0 < temperature < math.inf:
-            raise ValueError(f"temperature must be above 0 and finite, got {self.temperature!r}")
-        return temperature
-
-    def _read(
-        self, X: Any, y: Any, sample_weight: Any, classes: Array | None, reset: bool
-    ) -> tuple[Data, Array]:
-        """(the data, the classes): those given, or those of y."""
-        for name, given in (("X", X), ("y", y), ("sample_weight", sample_weight)):
-            refuse_masked(given, name)  # which scikit-learn reads through
-        x, y = validate_data(
-            self,
-            X,
-            y,
-            reset=reset,
-            accept_sparse="csr",
-            dtype=[FLOAT64, np.float32],
-            multi_output=True,
-            y_numeric=False,
-        )
-        check_columns(x)
-        weights = None
-        if sample_weight is not None:
-            weights = _check_sample_weight(
-                sample_weight, x, dtype=FLOAT64, ensure_non_negative=True
-            )
-        labels, probabilities = None, None
-        if y.ndim == 2 and y.shape[1] > 1:
-            probabilities = target_probabilities(y)
-            classes = np.arange(y.shape[1]) if classes is None else classes
-            if classes.size != y.shape[1]:
-                raise ValueError(f"y must have {classes.size} columns, got {y.shape[1]}")
-        else:
-            y = column_or_1d(y, warn=True)
-            check_classification_targets(y)
-            classes = np.unique(y) if classes is None else classes
-            labels = class_numbers_of(y, classes)
-        if classes.size < 2:
-            raise ValueError(
-                "SoftmaxRegression needs samples of at least 2 classes in the data, but the data "
-                f"contains only one class: {classes.tolist()[0]!r}"
-            )
-        weights = weigh(weights, self.class_weight, labels, probabilities, classes)
-        if weights is not None and not weights.sum() > 0.0:
-            raise ValueError("sample_weight and class_weight leave no row with weight")
-        return (
-            Data(
-                x,
-                labels,
-                probabilities,
-                weights,
-                classes.size,
-                bool(self.fit_intercept),
-                self._temperature(),
-                as_smoothing(self.label_smoothing),
-            ),
-            classes,
-        )
-
     @contextlib.contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
         """An error or Ctrl-C leaves the model as it was."""
@@ -241,9 +158,9 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Returns:
             The model.
         """
-        self._check_options()
+        check_options(self)
         with self._all_or_nothing():
-            data, classes = self._read(X, y, sample_weight, None, reset=True)
+            data, classes = read_data(self, X, y, sample_weight, None, reset=True)
             price = self._price(data)
             start = np.zeros(data.shape)
             if self.warm_start and hasattr(self, "coef_"):
@@ -285,7 +202,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Returns:
             The model.
         """
-        self._check_options()
+        check_options(self)
         first = not hasattr(self, "coef_")
         with self._all_or_nothing():
             known = None if first else self.classes_
@@ -297,7 +214,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 known = given
             elif first and np.ndim(y) < 2:
                 raise ValueError("classes must be passed on the first call to partial_fit")
-            data, known = self._read(X, y, sample_weight, known, reset=first)
+            data, known = read_data(self, X, y, sample_weight, known, reset=first)
             if first:
                 precision, centre = self._price(data) * data.total, np.zeros(data.shape)
             else:
@@ -378,12 +295,12 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: object) -> Array:
         """softmax((W x + b) / T): (rows, classes)."""
-        p: Array = softmax(self._logits(X), temperature=self._temperature())
+        p: Array = softmax(self._logits(X), temperature=temperature_of(self))
         return p
 
     def predict_log_proba(self, X: object) -> Array:
         """Its logarithm, with all digits of small and of nearly certain probabilities."""
-        logs: Array = log_softmax(self._logits(X), temperature=self._temperature())
+        logs: Array = log_softmax(self._logits(X), temperature=temperature_of(self))
         return logs
 
     def predict(self, X: object) -> Array:
@@ -445,13 +362,13 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if not 0.0 < as_real(level, "level") < 1.0:
             raise ValueError(f"level must lie between 0 and 1, got {level!r}")
-        number = self._base(base)
+        number = base_number(base, self.classes_)
         inference: Inference | None = getattr(self, "_inference", None)
         theta = self._start((self.classes_.size, self.n_features_in_ + bool(self.fit_intercept)))
         if X is not None:
             if y is None:
                 raise TypeError("y must be given with X")
-            data, _ = self._read(X, y, sample_weight, self.classes_, reset=False)
+            data, _ = read_data(self, X, y, sample_weight, self.classes_, reset=False)
             with one_thread_each():
                 inference = infer(data, theta, self._price(data))
         elif inference is None:
@@ -468,15 +385,12 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.C is not None and float(self.C) < math.inf:
             notes.append(f"penalised, C = {self.C:g}: coefficients are shrunk towards 0")
         return summarise(
-            inference, theta, self.classes_, named, number, float(level), self._temperature(), notes
+            inference,
+            theta,
+            self.classes_,
+            named,
+            number,
+            float(level),
+            temperature_of(self),
+            notes,
         )
-
-    def _base(self, base: object) -> int | None:
-        if base is None:
-            return None
-        if isinstance(base, str) and base == "first":
-            return 0
-        found = np.flatnonzero(self.classes_ == base)
-        if found.size != 1:
-            raise ValueError(f"base must be one of {self.classes_.tolist()}, got {base!r}")
-        return int(found[0])
