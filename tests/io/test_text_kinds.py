@@ -173,12 +173,19 @@ def test_columns_that_are_wrong(wide, options, message):
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
-def test_a_column_that_counts_the_rows_is_refused(tmp_path, kind):
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        (np.arange(1, 31), "counts the rows"),
+        (10_000 + 7 * np.arange(30) % 23, "holds whole numbers, most of them different"),
+    ],
+)
+def test_a_column_of_ids_is_refused(tmp_path, kind, ids, said):
     import pandas as pd
 
     rng = np.random.default_rng(1)
     frame = pd.DataFrame(rng.normal(size=(30, 2)), columns=["a", "b"])
-    frame["nr"] = np.arange(1, 31)
+    frame["nr"] = ids
     frame["label"] = rng.integers(0, 2, 30)
     path = tmp_path / f"a.{kind}"
     if kind == "csv":
@@ -188,9 +195,17 @@ def test_a_column_that_counts_the_rows_is_refused(tmp_path, kind):
     else:
         frame.to_json(path, orient="records", lines=True)
     for read in (hm.io.read, lambda path, **more: hm.io.source([path], **more)):
-        with pytest.raises(ValueError, match="column 'nr' counts the rows"):
+        with pytest.raises(ValueError, match=f"column 'nr' {said}"):
             read(path)
         assert read(path, columns=["a", "b"]).class_names == ("a", "b")
+
+
+@pytest.mark.parametrize("few", [np.full(30, -np.inf), np.arange(30) % 7, np.zeros(30)])
+def test_a_column_of_few_whole_numbers_is_a_class(tmp_path, few):
+    path = tmp_path / "a.csv"
+    rows = zip(np.random.default_rng(1).normal(size=30).tolist(), few.tolist(), strict=True)
+    path.write_text("a,b\n" + "".join(f"{x},{y}\n" for x, y in rows))
+    assert hm.io.read(path).class_names == ("a", "b")
 
 
 def test_columns_by_place_where_there_is_no_header(tmp_path):

@@ -19,7 +19,7 @@ from hotmax.io.one_logit import is_one_logit, pair_of_names, said_of_pair
 from hotmax.io.parquet import batches, chosen_columns, opened_parquet
 from hotmax.io.parts import FileRows, RowGroup, opened_at, rows_in_block
 from hotmax.io.places import is_zarr, naming
-from hotmax.io.tables import refuse_counting
+from hotmax.io.tables import refuse_ids
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def parquet_summary(
         found = Found(small, "the table", None, None, columns.class_names, str)
         x = checked_logits(found, path)
         if not columns.as_list:
-            refuse_counting(x, columns.class_names, path, wanted)
+            refuse_ids(x, columns.class_names, path, wanted)
         classes, names = classes_of(found, class_names, path)
     starts = np.concatenate([[0], np.cumsum(counts)]).tolist()
     parts = tuple(

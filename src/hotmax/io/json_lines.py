@@ -14,7 +14,7 @@ from hotmax._core.class_labels import Labels
 from hotmax._core.reading import shown, strict_json
 from hotmax.io.found import Found, Wanted
 from hotmax.io.parquet import list_column
-from hotmax.io.tables import NUMBERS, SAY_IT, TEXT, columns_of, label_of, refuse_counting
+from hotmax.io.tables import NUMBERS, SAY_IT, TEXT, columns_of, label_of, refuse_ids
 from hotmax.io.text_tables import LONGEST_LINE, is_compressed
 
 JSON_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
@@ -105,7 +105,7 @@ def read_json_lines(path: Path, wanted: Wanted) -> Found:
         labels.append(found.get(label_key or ""))
     logits = np.array(cells, np.float64)
     if chosen is None:
-        refuse_counting(logits, class_names, path, wanted)
+        refuse_ids(logits, class_names, path, wanted)
 
     def place(row: int) -> str:
         return f"line {lines[row]}"

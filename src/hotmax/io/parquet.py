@@ -22,7 +22,7 @@ from hotmax.io.tables import (
     columns_of,
     is_other,
     label_of,
-    refuse_counting,
+    refuse_ids,
 )
 
 BATCH = 1 << 21  # entries that are read together
@@ -37,7 +37,7 @@ def read_parquet(path: Path, wanted: Wanted) -> Found:
         what = f"column {chosen.logits[0]!r}" if chosen.as_list else "the table"
         source = None if chosen.label is None else f"column {chosen.label!r}"
         if not chosen.as_list:
-            refuse_counting(logits, chosen.class_names, path, wanted)
+            refuse_ids(logits, chosen.class_names, path, wanted)
         taken = chosen.logit_source
         return Found(logits, what, labels, source, chosen.class_names, row_place, taken)
 

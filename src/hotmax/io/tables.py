@@ -27,7 +27,8 @@ NUMBERS, TEXT = "numbers", "text"  # what columns hold; others by the names of t
 IN_BRACKETS = re.compile(r"p\[(.*)\]", re.DOTALL)  # how `write` calls the column of any class
 TEXTS = ("object", "string", "str", "category")  # types of columns of a frame
 ONE_SCORE = ("score", "scores")  # of class 1, where it is the only column beside the label
-FIRST_ROWS = 1000  # by which a column that counts the rows is known
+FIRST_ROWS = 1000  # by which a column of ids is known
+FEWEST_IDS = 10  # rows: in fewer, logits may well be whole by chance
 SAY_IT = (
     "say which columns are logits by columns=[...] (--columns), or by what they begin with, "
     'logits="..." (--logits)'
@@ -202,19 +203,35 @@ def label_of(
     return last if holds[-1] == TEXT and last not in chosen else None
 
 
-def refuse_counting(x: Array, names: Sequence[str] | None, path: Path, wanted: Wanted) -> None:
-    """Raise if a column that nobody chose counts the rows: an index under another name."""
+def refuse_ids(x: Array, names: Sequence[str] | None, path: Path, wanted: Wanted) -> None:
+    """Raise if a column that nobody chose looks like an index or an id under another name.
+
+    It counts the rows; or it holds whole numbers, most of them different, beside fractions.
+    """
     if wanted.columns is not None or wanted.logits is not None or len(x) < 3:
         return
     part = x[:FIRST_ROWS].astype(np.float64)
     counting = (part == part[:1] + np.arange(len(part))[:, None]).all(0)
     counting &= np.isin(part[0], (0.0, 1.0))
-    if counting.any() and (len(counting) == 1 or not counting.all()):
-        place = int(np.argmax(counting))
+    if not counting.all() or len(counting) == 1:
+        refuse_column(counting, "counts the rows", "an index", names, path)
+    whole = (part == np.floor(part)).all(0)
+    if len(part) >= FEWEST_IDS and not whole.all():
+        with np.errstate(invalid="ignore"):  # inf - inf
+            different = (np.diff(np.sort(part, axis=0), axis=0) > 0.0).mean(0) > 0.5
+        what = "holds whole numbers, most of them different, beside fractions"
+        refuse_column(whole & different, what, "an id", names, path)
+
+
+def refuse_column(
+    found: Array, what: str, kind: str, names: Sequence[str] | None, path: Path
+) -> None:
+    """Raise for the first column that was found."""
+    if found.any():
+        place = int(np.argmax(found))
         name = f"{place + 1}" if names is None else repr(names[place])
         raise ValueError(
-            f"{path}: column {name} counts the rows, and would be a class: an index, perhaps; "
-            f"{SAY_IT}"
+            f"{path}: column {name} {what}, and would be a class: {kind}, perhaps; {SAY_IT}"
         )
 
 

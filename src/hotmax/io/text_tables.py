@@ -31,7 +31,7 @@ from hotmax.io.tables import (
     columns_of,
     ends_in_labels,
     logit_source,
-    refuse_counting,
+    refuse_ids,
 )
 
 SEPARATORS = ",\t;"
@@ -301,7 +301,7 @@ def read_csv(path: Path, wanted: Wanted) -> Found:
     if guess and wanted.columns is None and ends_in_labels(logits):
         labels, source = logits[:, -1].copy(), "the last column"
         logits, taken = np.ascontiguousarray(logits[:, :-1]), "all other columns"
-    refuse_counting(logits, columns.class_names, path, wanted)
+    refuse_ids(logits, columns.class_names, path, wanted)
     if text.decimal != ".":
         taken += ", with decimal commas"
     return Found(logits, "the table", labels, source, columns.class_names, text.place, taken)
