@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import types
 from pathlib import Path
@@ -240,8 +241,10 @@ def test_report(right, refused, predictions, reports, folder):
     assert (folder / "report.html").read_text() == "<html>"
     assert "report.html exists already" in refused("report", "predictions.npz")
     assert len(reports) == 1
-    out = right("report", "predictions.npz", "--force", "--json")
-    assert json.loads(out) == {"rows": 600}
+    assert json.loads(right("report", "predictions.npz", "--json")) == {"rows": 600}
+    assert "page.html" not in os.listdir(folder)
+    right("report", "predictions.npz", "--json", "--out", "page.html")
+    assert (folder / "page.html").read_text() == "<html>"
 
 
 def test_report_of_the_demo(right, reports, folder, monkeypatch):

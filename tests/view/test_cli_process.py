@@ -43,6 +43,14 @@ def test_laws(right):
     assert "hotmax laws --of" not in out
 
 
+def test_laws_leaves_out_what_is_not_installed(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.special", None)
+    code, out, err = run("laws", "--of", "scipy,naive", "--only", "8")
+    assert (code, out.partition(",")[0]) == (0, "naive")
+    assert err.startswith("hotmax: scipy is left out: ")
+    assert run("laws", "--of", "scipy", "--only", "8")[0] == 2
+
+
 def test_bench(right, monkeypatch):
     monkeypatch.setattr(bench, "SHAPES", ((1, 10), (20, 30)))
     monkeypatch.setattr(bench, "installed", lambda name: name in ("numpy", "numba", "scipy"))

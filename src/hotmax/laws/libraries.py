@@ -76,10 +76,6 @@ def _to_float64(array: Any) -> Array:
     return np.asarray(array, np.float64)
 
 
-def _every() -> tuple[str, ...]:
-    return TYPES
-
-
 ARRAY_LIBRARIES = {
     each.name: each
     for each in (
@@ -101,7 +97,7 @@ ARRAY_LIBRARIES = {
             "torch.tensor({values}, dtype=torch.{dtype})",
             "torch.full({shape}, {value}, dtype=torch.{dtype})",
             "{call}.double().numpy()",
-            _every,
+            _numpy_types,  # tensors are made from arrays
         ),
         Library(
             "jax",

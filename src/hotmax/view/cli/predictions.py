@@ -29,10 +29,12 @@ from hotmax.view.cli.row_columns import groups_of, row_weights, weights_of_test
 from hotmax.view.cli.row_errors import naming_the_file
 from hotmax.view.cli.shards import apply_to_shards, write_shard
 
+PAGE = Path("report.html")
+
 
 def report(
     *files: Files,
-    out: Path = Path("report.html"),
+    out: Path | None = None,
     open: Flag = False,
     title: str | None = None,
     by: str | None = None,
@@ -65,7 +67,7 @@ def report(
         files, directories, patterns in quotes, or a .zarr. Without any, a small classifier is
         trained on the spot.
     out
-        The page to write.
+        The page to write: report.html if nothing is said, and none with --json.
     open
         Open the page in a browser.
     title
@@ -86,7 +88,8 @@ def report(
         with one on each line (.txt, .npy); or none. If it is not given, an array or column with the
         name sample_weight, weight or weights is taken, where there is one.
     """
-    check_free(out, force)
+    page = out if out is not None or (common.json and not open) else PAGE
+    check_free(page, force)
     with progress("reading" if files else "making the demo") as update, ExitStack() as stack:
         story: list[str] = []
         if not files:
@@ -137,15 +140,16 @@ def report(
                     calibrator=own,
                     **options,
                 )
-        result.save(out, force=force)
+        if page is not None:
+            result.save(page, force=force)
     if common.json:
         print(result.to_json())
     else:
         taken = "" if weights is None else f", weights from {weights.source}"
         read_as = [f"{found}{taken}", ""] if files else []
-        say(*story, *read_as, *str(result).splitlines(), "", f"written: {out}")
-    if open and not webbrowser.open(out.resolve().as_uri()):
-        raise OSError(f"no browser could be opened; the page is {out}")
+        say(*story, *read_as, *str(result).splitlines(), "", f"written: {page}")
+    if open and page is not None and not webbrowser.open(page.resolve().as_uri()):
+        raise OSError(f"no browser could be opened; the page is {page}")
 
 
 def as_named(labels: Any, names: tuple[str, ...] | None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from rich.text import Text
@@ -49,7 +50,7 @@ def laws(
     if len(set(names)) != len(names):
         raise ValueError(f"--of must name each once, got {of!r}")
     cards = tried(names, chosen_laws(only), axis, seed)
-    card = cards[names[0]]
+    name, card = next(iter(cards.items()))
     shown = card if len(cards) == 1 else hm.laws.Comparison(cards)
     if common.json:
         print(shown.to_json())
@@ -61,7 +62,7 @@ def laws(
             say(*map(Text, str(result.counterexample).splitlines()))
     elif len(cards) == 1 and card.failures:
         first = card.failures[0].law.number
-        say("", f"For code that shows one fail: hotmax laws --of {names[0]} --only {first}")
+        say("", f"For code that shows one fail: hotmax laws --of {name} --only {first}")
 
 
 def chosen_laws(only: str | None) -> Sequence[hm.laws.Law]:
@@ -71,13 +72,20 @@ def chosen_laws(only: str | None) -> Sequence[hm.laws.Law]:
 def tried(
     names: Sequence[str], chosen: Sequence[hm.laws.Law], axis: int, seed: int
 ) -> dict[str, hm.laws.Scorecard]:
-    """The scorecard of each, with progress on the terminal."""
+    """The scorecard of each that is installed, with progress on the terminal."""
     subjects = {name: hm.laws.subjects.subject_of(name) for name in names}
+    for name, subject in list(subjects.items()):
+        try:
+            subject.function("softmax")
+        except ImportError as error:
+            if len(subjects) == 1:
+                raise
+            print(f"hotmax: {name} is left out: {error}", file=sys.stderr)
+            del subjects[name]
     cards = {}
     with progress("trying the laws") as update:
         steps = len(subjects) * len(chosen)
         for number, (name, subject) in enumerate(subjects.items()):
-            subject.function("softmax")  # which says what is not installed
             results: list[hm.laws.LawResult] = []
             for place, law in enumerate(chosen):
                 update(f"{name}: {law.name}", (number * len(chosen) + place) / steps)
