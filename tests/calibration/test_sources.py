@@ -236,11 +236,14 @@ def test_shards_that_disagree_are_refused_by_name(tmp_path):
         "dtype": {"logits": Z[:50].astype(np.float64), "labels": Y[:50]},
         "labels": {"logits": Z[:50]},
         "names of classes": {"logits": Z[:50], "labels": Y[:50], "classes": list("abcd")},
+        "names of labels array 'labels' and array 'y'": {"logits": Z[:50], "y": Y[:50]},
     }
     for what, arrays in cases.items():
         np.savez(tmp_path / "b.npz", **arrays)
         with pytest.raises(ValueError, match=rf"a\.npz and .*b\.npz do not belong.*: {what}"):
             hm.io.source([tmp_path / "a.npz", tmp_path / "b.npz"])
+    save_file({"logits": Z[:50], "y": Y[:50]}, tmp_path / "c.safetensors")  # another kind of file
+    assert hm.io.source([tmp_path / "a.npz", tmp_path / "c.safetensors"]).rows == 100
 
 
 def test_what_is_wrong_names_the_file_and_its_row(tmp_path):
@@ -285,6 +288,18 @@ def test_dask_arrays_and_schedulers(large):
     wrong[12_345] = 4
     with pytest.raises(ValueError, match=r"block 1, .*got 4 in row 2346"):
         hm.calibration.fit_temperature(lazy[0], wrong)
+
+
+def test_a_report_on_lengths_that_are_not_known():
+    """A frame of Dask never tells its length; an array may not."""
+    z, y = Z[:600], Y[:600]
+    frame = pd.DataFrame(z, columns=list("abcd")).assign(label=y)
+    lazy = dd.from_pandas(frame, npartitions=3)
+    lazy = lazy[lazy["label"] >= 0]
+    x, labels = lazy[list("abcd")], lazy["label"]
+    want = hm.report(z, y, class_names=list("abcd")).to_json()
+    for given in ((x, labels), (x.to_dask_array(), labels.to_dask_array())):
+        assert hm.report(*given, class_names=list("abcd")).to_json() == want
 
 
 @pytest.mark.parametrize("method", ["temperature", "histogram"])
