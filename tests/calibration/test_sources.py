@@ -82,12 +82,66 @@ def test_a_poor_guess_takes_another_pass(large, passes):
     assert len(passes) <= 3
 
 
+def nearly_separable(rng):
+    """All labels but three are those of the largest logit: most subsamples are separable."""
+    z = (rng.normal(size=(20_000, 4)) * 4).astype(np.float32)
+    y = z.argmax(1)
+    rows = rng.choice(len(z), 3, replace=False)
+    y[rows] = np.argsort(z[rows], axis=1)[:, -2]
+    return z, y, None
+
+
+def hardly_any_information(rng):
+    z = rng.normal(size=(20_000, 4)) * 0.05
+    return z, (z + rng.gumbel(size=z.shape)).argmax(1), None
+
+
+def extreme_logits(rng):
+    z = rng.normal(size=(20_000, 4)) * 4
+    y = (z / 2 + rng.gumbel(size=z.shape)).argmax(1)
+    z[rng.random(len(z)) < 0.01] *= 1e4
+    return z, y, None
+
+
+def weights_of_many_sizes(rng):
+    z, y, _ = hardly_any_information(rng)
+    return 50 * z, y, rng.exponential(size=len(z)) * 10.0 ** rng.integers(-8, 8, len(z))
+
+
+@pytest.mark.parametrize(
+    "case", [nearly_separable, hardly_any_information, extreme_logits, weights_of_many_sizes]
+)
+def test_hard_fits_take_three_passes_and_are_exact(large, passes, rng, case):
+    """The truth is a root in extended precision, by Newton's iteration from the fit."""
+    z, y, weights = case(rng)
+    fit = hm.calibration.fit_temperature(hm.io.source(z, y), sample_weight=weights)
+    assert len(passes) <= 3
+    assert fit.converged
+    w = np.ones(len(z)) if weights is None else weights.astype(np.longdouble)
+    gaps = z.astype(np.longdouble)
+    gaps = gaps - gaps[np.arange(len(z)), y][:, None]
+    inverse = 1 / np.longdouble(fit.temperature)
+    for _ in range(6):
+        e = np.exp((gaps - gaps.max(1, keepdims=True)) * inverse)
+        p = e / e.sum(1, keepdims=True)
+        mean = (p * gaps).sum(1)
+        curvature = (p * gaps**2).sum(1) - mean**2
+        inverse -= (w * mean).sum() / (w * curvature).sum()
+    assert fit.temperature == pytest.approx(float(1 / inverse), rel=1e-12)
+    exact = temperature.fit_examples(
+        temperature.row_parts(z, y, sample_weight=weights, any_weight=True).whole
+    )
+    assert fit.interval == pytest.approx(exact.interval, rel=1e-3)
+
+
 @pytest.mark.parametrize("labels", ["separable", "reversed", "no information"])
-def test_limits_are_those_of_an_array_in_memory(large, labels):
+def test_limits_are_those_of_an_array_in_memory(large, passes, labels):
     z = Z[:3000] if labels != "no information" else np.zeros_like(Z[:3000])
     y = z.argmin(1) if labels == "reversed" else z.argmax(1)
+    z, y = np.tile(z, (3, 1)), np.tile(y, 3)
     fit = hm.calibration.fit_temperature(hm.io.source(z, y))
     exact = temperature.fit_examples(temperature.row_parts(z, y).whole)
+    assert len(passes) <= 3
     assert (fit.temperature, fit.diagnosis) == (exact.temperature, exact.diagnosis)
     assert fit.interval == pytest.approx(exact.interval, rel=1e-9)
 
@@ -236,11 +290,14 @@ def test_shards_that_disagree_are_refused_by_name(tmp_path):
         "dtype": {"logits": Z[:50].astype(np.float64), "labels": Y[:50]},
         "labels": {"logits": Z[:50]},
         "names of classes": {"logits": Z[:50], "labels": Y[:50], "classes": list("abcd")},
+        "names of labels array 'labels' and array 'y'": {"logits": Z[:50], "y": Y[:50]},
     }
     for what, arrays in cases.items():
         np.savez(tmp_path / "b.npz", **arrays)
         with pytest.raises(ValueError, match=rf"a\.npz and .*b\.npz do not belong.*: {what}"):
             hm.io.source([tmp_path / "a.npz", tmp_path / "b.npz"])
+    save_file({"logits": Z[:50], "y": Y[:50]}, tmp_path / "c.safetensors")  # another kind of file
+    assert hm.io.source([tmp_path / "a.npz", tmp_path / "c.safetensors"]).rows == 100
 
 
 def test_what_is_wrong_names_the_file_and_its_row(tmp_path):
@@ -285,6 +342,18 @@ def test_dask_arrays_and_schedulers(large):
     wrong[12_345] = 4
     with pytest.raises(ValueError, match=r"block 1, .*got 4 in row 2346"):
         hm.calibration.fit_temperature(lazy[0], wrong)
+
+
+def test_a_report_on_lengths_that_are_not_known():
+    """A frame of Dask never tells its length; an array may not."""
+    z, y = Z[:600], Y[:600]
+    frame = pd.DataFrame(z, columns=list("abcd")).assign(label=y)
+    lazy = dd.from_pandas(frame, npartitions=3)
+    lazy = lazy[lazy["label"] >= 0]
+    x, labels = lazy[list("abcd")], lazy["label"]
+    want = hm.report(z, y, class_names=list("abcd")).to_json()
+    for given in ((x, labels), (x.to_dask_array(), labels.to_dask_array())):
+        assert hm.report(*given, class_names=list("abcd")).to_json() == want
 
 
 @pytest.mark.parametrize("method", ["temperature", "histogram"])

@@ -18,6 +18,7 @@ from report_data import Y, Z, rows_of, sample
 
 import hotmax as hm
 from hotmax.calibration import assessment
+from hotmax.calibration.ranks import aurc_doubt
 from hotmax.plots.assessment import plot_classes
 from hotmax.view.vector import svg
 
@@ -66,6 +67,8 @@ def test_the_page_says_what_was_found(result, page):
     assert "Four animals" in text
     assert "3,000 rows, 4 classes: 1,500 rows to fit calibrators, the other 1,500" in text
     assert "and no row does both" in text
+    curve = result.assessment.risk
+    assert f"the area to {aurc_doubt(curve.coverage, curve.risk):.1g} at least" in text
     low, high = result.assessment.fit.interval
     assert f"95 %: {low:.3g} to {high:.3g}" in text
     for name in ("ant", "bee", "cat", "dog"):

@@ -1,7 +1,8 @@
 """Everything that is measured, in one pass over the logits, as a state that can be merged.
 
 The state keeps sums over cells of confidence (`row_sums`), so fine that smooth ECE, KS and AURC,
-which want every row by itself, come out to some four digits. Bins are unions of cells, and exact.
+which want every row by itself, come out to some four digits if rows are spread over them. Bins are
+unions of cells, and exact.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class Evaluation:
         nll_error: The standard error of `nll`: of rows as they came, whatever the weight of one.
         ece, ece_l2, ece_max, ece_debiased: Top-label calibration errors, as in `ece`.
         ece_classwise: The class-wise one; nan if it was not asked for.
-        smooth_ece, ks, aurc: As the functions of these names, to some four digits.
+        smooth_ece, ks, aurc: As the functions of these names, to some four digits. Rows whose
+            confidences differ by less than 1/4096 count as ties in `ks` and `aurc`: where a share s
+            of the rows lies so close, `ks` may be wrong by s / 4, and `aurc` by more.
         reliability: Accuracy against confidence.
         label_shares, predicted_shares: For each class, its share among labels and predictions.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -49,6 +49,17 @@ class Point:
         ratio = other.curvature / self.curvature * (self.inverse / other.inverse) ** 2
         middle = (1.0 - ratio) * (1.0 + apart) / apart / 2.0
         return middle if abs(middle) < 10.0 else None
+
+
+class Evaluated(Protocol):
+    """A likelihood that can be asked at any 1 / T."""
+
+    @property
+    def misses(self) -> int: ...
+
+    def at(self, inverse: float) -> Point: ...
+
+    def flat(self) -> Point: ...
 
 
 class Likelihood:

@@ -2,8 +2,8 @@
 
 Each takes logits (or probabilities, if `input` says so) and targets, or a Source of both, and
 gives a float; with `interval=True` an Estimate, with an interval. Up to 1,048,576 rows are looked
-at one by one; of more, sums over cells of confidence are kept, as `evaluate` does, and smooth ECE,
-KS and AURC are right to some four digits.
+at one by one; of more, sums over cells of confidence are kept, as `evaluate` does: smooth ECE is
+right to some four digits, and so are KS and AURC unless confidences crowd into few cells of 1/4096.
 """
 
 from __future__ import annotations

@@ -53,6 +53,21 @@ def groups_aurc(sums: Array) -> float:
     return float(max(area.sum(), 0.0) / v.sum())
 
 
+def aurc_doubt(coverage: Array, risk: Array) -> float:
+    """How far the area may be from that of rows that are ranked within groups, too.
+
+    Sorting the rows of a group of share s and error e moves the errors up to any coverage by
+    s e (1 - e) at most; in the first group, the area by that of all its errors first, or last.
+    """
+    starts = np.append(0.0, coverage[:-1])
+    shares, wrong = coverage - starts, np.diff(risk * coverage, prepend=0.0)
+    e = np.clip(wrong / shares, 0.0, 1.0)
+    later = (wrong * (1.0 - e))[1:] * np.log(coverage[1:] / starts[1:])
+    ends = np.array([e[0], 1.0 - e[0]])
+    ends = ends[ends > 0.0]
+    return float(shares[0] * -(ends * np.log(ends)).min() + np.maximum(later, 0.0).sum())
+
+
 class Ranked:
     """Rows in the order of their confidence, with ties as one group."""
 

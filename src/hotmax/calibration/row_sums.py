@@ -1,8 +1,8 @@
 """What all metrics are made of: sums over rows, in one pass, that merge to the last bit.
 
 Confidence, correctness and weight are summed in cells of confidence, so narrow that KS, AURC and
-smooth ECE, which want every row by itself, come out to some four digits. Bins are unions of cells,
-and exact. Losses are summed for means and standard errors.
+smooth ECE, which want every row by itself, come out to some four digits if rows are spread over
+them. Bins are unions of cells, and exact. Losses are summed for means and standard errors.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hotmax.calibration.examples import Examples
-from hotmax.calibration.likelihood import Likelihood, PassLikelihood, Point
+from hotmax.calibration.likelihood import Evaluated, Likelihood, Point
 from hotmax.calibration.temperature_fit import (
     ANTI_CORRELATED,
     NO_INFORMATION,
@@ -58,7 +58,7 @@ class NewtonSearch:
 
     def run(
         self,
-        likelihood: Likelihood | PassLikelihood,
+        likelihood: Evaluated,
         inverse: float,
         stop: Callable[[NewtonSearch, Point, float], bool],
     ) -> Point:
@@ -108,9 +108,7 @@ def fit_examples(examples: Examples) -> TemperatureFit:
     return searched(likelihood, search, first_guess(likelihood, search))
 
 
-def searched(
-    likelihood: Likelihood | PassLikelihood, search: NewtonSearch, inverse: float
-) -> TemperatureFit:
+def searched(likelihood: Evaluated, search: NewtonSearch, inverse: float) -> TemperatureFit:
     """The fit by Newton's iteration from a first guess, each step an evaluation on all rows."""
     flat: list[Point] = []
 
@@ -149,7 +147,7 @@ def result_at(
     )
 
 
-def mean_nll(likelihood: Likelihood | PassLikelihood, inverse: float) -> float:
+def mean_nll(likelihood: Evaluated, inverse: float) -> float:
     point = likelihood.at(inverse)
     return point.nll / point.weight
 
@@ -192,7 +190,7 @@ def newton_start(flat: Point) -> float:
     return min(max(step, 0.1 * unit), 10.0 * unit)
 
 
-def at_limit(likelihood: Likelihood | PassLikelihood, diagnosis: str) -> TemperatureFit:
+def at_limit(likelihood: Evaluated, diagnosis: str) -> TemperatureFit:
     """The result where the optimum is no positive number."""
     flat = likelihood.flat()
     if not flat.curvature > 0.0:
@@ -225,7 +223,7 @@ def at_limit(likelihood: Likelihood | PassLikelihood, diagnosis: str) -> Tempera
 
 
 def profile(
-    likelihood: Likelihood | PassLikelihood, best: Point, bend: float, narrow: float = NARROW
+    likelihood: Evaluated, best: Point, bend: float, narrow: float = NARROW
 ) -> tuple[float, float]:
     """Temperatures at which twice the log-likelihood has fallen by QUANTILE.
 
@@ -249,7 +247,7 @@ def profile(
 
 
 def crossing(
-    likelihood: Likelihood | PassLikelihood,
+    likelihood: Evaluated,
     best: float,
     flat: Point,
     inverse: float,

@@ -17,6 +17,7 @@ import numpy as np
 from hotmax._core.checks import as_bool
 from hotmax.calibration.examples import Examples, no_rows
 from hotmax.calibration.hermite import interpolant
+from hotmax.calibration.ladder import Ladder, fit_by_ladder
 from hotmax.calibration.likelihood import Likelihood, MomentsAt, PassLikelihood, Point
 from hotmax.calibration.passes import Tell
 from hotmax.calibration.row_parts import RowParts, Split, row_parts
@@ -24,27 +25,24 @@ from hotmax.calibration.search import (
     LEAST_ROWS,
     QUANTILE,
     SUBSAMPLE_ENTRIES,
-    NewtonSearch,
-    at_limit,
     fit_examples as fit_examples,
     mean_nll,
-    newton_start,
     profile,
     rescaled,
     result_at,
     scale_of,
-    searched,
 )
-from hotmax.calibration.temperature_fit import SEPARABLE, TemperatureFit
+from hotmax.calibration.temperature_fit import TemperatureFit
 from hotmax.calibration.temperature_prior import as_prior, fit_with_prior
 
 CURVE = 31  # points of the curve
 MOST_IN_MEMORY = 1 << 22  # entries up to which rows are brought into memory
 RUNS = 16  # ranges of rows, evenly spaced, that the subsample of larger data is made of
 NODES = (-1.0, -0.6, 0.0, 0.6, 1.0)  # where a pass evaluates the likelihood, in widths
-PASSES = 3  # that look for the minimum by interpolation, before Newton's iteration does
+PASSES = 3  # that look for the minimum by interpolation around the guess
+NEAR, FAR = 0.05, 0.5  # relative errors of a guess: for interpolation around it; to be of use
 WIDE = 0.2  # relative width of intervals up to which a further pass would not pay
-AGREEMENT = 1e-7  # of minima with and without one of the nodes: the better is then right to 1e-12
+AGREEMENT = 2e-11  # of minima with and without one of the nodes: the better is then right to 1e-12
 
 
 def fit_temperature(
@@ -168,12 +166,28 @@ class PassFit:
         likelihood = PassLikelihood(self.rows, self.split, exponent)
         likelihood.companion = self.companion
         self.likelihood = likelihood
-        guess = self.guess(sample, exponent)
-        if guess is None:
-            return self.by_newton(likelihood, exponent)
-        centre, width = guess
+        if exponent:
+            sample = replace(sample, x=np.ldexp(sample.x.astype(np.float64), -exponent))
         before = math.ldexp(1.0, exponent) if exponent < 1024 else math.inf
-        while self.passes < PASSES and before < math.inf:
+        guess = fit_examples(sample) if sample.weight_of_rows().any() else None
+        error = math.inf
+        if guess is not None and guess.diagnosis is None and guess.converged:
+            low, high = guess.interval_by_information
+            error = math.log(high / low) / (2 * math.sqrt(QUANTILE))
+        if guess is not None and error < NEAR and before < math.inf:
+            fit = self.by_interpolation(likelihood, before, 1.0 / guess.temperature, error)
+        else:
+            fit = None
+        if fit is None:
+            fit = self.by_ladder(likelihood, sample, before, guess if error < FAR else None)
+        return rescaled(fit, exponent, fit.nll_before) if exponent else fit
+
+    def by_interpolation(
+        self, likelihood: PassLikelihood, before: float, centre: float, error: float
+    ) -> TemperatureFit | None:
+        """From a guess of 1 / T and its relative error; None if the minimum is not found there."""
+        width = min(max(4.0 * error, 2e-3), 0.1)
+        while self.passes < PASSES:
             points = self.evaluated(
                 likelihood, (before, *(centre * (1 + width * t) for t in NODES))
             )
@@ -195,11 +209,31 @@ class PassFit:
             if apart <= AGREEMENT:
                 best = curve.at(root)
                 interval = profile(likelihood, best, curve.bend(root), WIDE)
-                mean = first.nll / first.weight
-                fit = result_at(best, interval, mean, self.passes, True)
-                return rescaled(fit, exponent, mean) if exponent else fit
+                return result_at(best, interval, first.nll / first.weight, self.passes, True)
             centre, width = curve.inverse(root), max(min(width / 8, 100 * apart), 1e-3)
-        return self.by_newton(likelihood, exponent)
+        return None
+
+    def by_ladder(
+        self,
+        likelihood: PassLikelihood,
+        sample: Examples,
+        before: float,
+        guess: TemperatureFit | None,
+    ) -> TemperatureFit:
+        """Where a guess is not near enough, or there is none."""
+
+        def evaluate(inverses: tuple[float, ...]) -> tuple[list[Point], int]:
+            return self.evaluated(likelihood, inverses), likelihood.misses
+
+        ladder = Ladder(evaluate)
+        fit = fit_by_ladder(ladder, unit_of(sample), before, guess)
+        if before < math.inf:
+            first = ladder.at(before)
+            mean = first.nll / first.weight
+        else:
+            mean = mean_nll(PassLikelihood(self.rows, self.split), 1.0)
+        fit = replace(fit, nll_before=mean)
+        return replace(fit, iterations=self.passes if fit.diagnosis is None else 0)
 
     def evaluated(self, likelihood: PassLikelihood, inverses: tuple[float, ...]) -> list[Point]:
         self.passes += 1
@@ -211,29 +245,10 @@ class PassFit:
         starts = [number * self.rows.rows // RUNS for number in range(RUNS)]
         return self.rows.in_ranges(starts, length, self.split)
 
-    def guess(self, sample: Examples, exponent: int) -> tuple[float, float] | None:
-        """1 / T of the subsample and the width of the nodes around it; None if it has none."""
-        if exponent:
-            sample = replace(sample, x=np.ldexp(sample.x.astype(np.float64), -exponent))
-        if not sample.weight_of_rows().any():
-            return None
-        fit = fit_examples(sample)
-        if fit.diagnosis or not fit.converged:
-            return None
-        low, high = fit.interval_by_information
-        error = math.log(high / low) / (2 * math.sqrt(QUANTILE))
-        if not error < 0.05:
-            return None
-        return 1.0 / fit.temperature, min(max(4.0 * error, 2e-3), 0.1)
 
-    def by_newton(self, likelihood: PassLikelihood, exponent: int) -> TemperatureFit:
-        """A pass for each step: where labels are separable, or hardly tell a temperature."""
-        if likelihood.misses < 0:
-            likelihood.flat()
-        if likelihood.misses == 0:
-            fit = at_limit(likelihood, SEPARABLE)
-        else:
-            fit = searched(likelihood, NewtonSearch(), newton_start(likelihood.flat()))
-        if not exponent:
-            return fit
-        return rescaled(fit, exponent, mean_nll(PassLikelihood(self.rows, self.split), 1.0))
+def unit_of(sample: Examples) -> float:
+    """1 over the size of the logits of a sample."""
+    if not sample.weight_of_rows().any():
+        return 1.0
+    flat = Likelihood(sample).flat()
+    return math.sqrt(flat.weight / flat.curvature) if flat.curvature > 0.0 else 1.0

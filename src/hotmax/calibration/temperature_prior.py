@@ -10,7 +10,7 @@ import math
 
 from hotmax._core.checks import as_real
 from hotmax.calibration.estimate import NORMAL
-from hotmax.calibration.likelihood import Likelihood, PassLikelihood, Point
+from hotmax.calibration.likelihood import Evaluated, Point
 from hotmax.calibration.search import mean_nll
 from hotmax.calibration.temperature_fit import TemperatureFit
 
@@ -27,7 +27,7 @@ def as_prior(prior: object) -> float | None:
     return value
 
 
-def fit_with_prior(likelihood: Likelihood | PassLikelihood, prior: float) -> TemperatureFit:
+def fit_with_prior(likelihood: Evaluated, prior: float) -> TemperatureFit:
     """The stationary point nearest to T = 1, by false position in u = log(1 / T)."""
     weight = 1.0 / prior**2
     evaluations = 0

@@ -18,7 +18,7 @@ from hotmax.io.one_file import checked_logits, checked_names, existing, reader_o
 from hotmax.io.one_logit import is_one_logit, pair_of_names, said_of_pair
 from hotmax.io.parquet import batches, chosen_columns, opened_parquet
 from hotmax.io.parts import FileRows, RowGroup, opened_at, rows_in_block
-from hotmax.io.places import is_zarr, naming
+from hotmax.io.places import is_zarr, naming, suffix_of
 from hotmax.io.tables import refuse_ids
 
 
@@ -140,6 +140,13 @@ def kind_of_labels(file: FileSummary) -> str:
     return "none" if not file.has_labels else "soft" if file.soft_labels else "labels"
 
 
+def names_of_labels(first: FileSummary, other: FileSummary) -> tuple[str | None, str | None]:
+    """Where the labels of two files are; None if the files are of two kinds, with other names."""
+    if suffix_of(first.name) != suffix_of(other.name):
+        return None, None
+    return first.label_source, other.label_source
+
+
 def check_agreement(first: FileSummary, other: FileSummary) -> None:
     """Raise if two shards do not belong together, naming both."""
     for what, one, two in (
@@ -147,6 +154,7 @@ def check_agreement(first: FileSummary, other: FileSummary) -> None:
         ("dtype", first.dtype, other.dtype),
         ("names of classes", first.class_names, other.class_names),
         ("labels", *(kind_of_labels(file) for file in (first, other))),
+        ("names of labels", *names_of_labels(first, other)),
     ):
         if one != two:
             raise ValueError(

@@ -27,6 +27,7 @@ from hotmax.io.tables import (
 
 BATCH = 1 << 21  # entries that are read together
 LIST_NAMES = ("logits", "logit", "probabilities", "probs", "scores", "outputs")
+OUT_OF_MEMORY = ("malloc of size", "out of memory", "bad_alloc", "failed to launch worker thread")
 LONGEST_FOOTER = 1 << 26  # bytes of metadata: 400,000 columns, which pyarrow holds all in memory
 
 
@@ -66,9 +67,9 @@ def opened_parquet(path: Path) -> Iterator[Any]:
 
 
 def is_memory(error: Exception) -> bool:
-    """Did memory run out? Arrow's decoders say so in words."""
+    """Did memory run out? Arrow says so in words, as when it cannot start a thread."""
     text = str(error).lower()
-    return any(words in text for words in ("malloc of size", "out of memory", "bad_alloc"))
+    return any(words in text for words in OUT_OF_MEMORY)
 
 
 def check_footer(path: Path) -> None:

@@ -14,10 +14,11 @@ from hotmax.calibration.assessment import (
 )
 from hotmax.calibration.binning import BINS
 from hotmax.calibration.chance import LEVEL, SAMPLES
+from hotmax.calibration.ranks import aurc_doubt
 from hotmax.calibration.request import MOST_SCORED
 from hotmax.calibration.reservoir import MOST_ROWS
 from hotmax.calibration.row_sums import CELLS
-from hotmax.calibration.shape import QUANTILES, Shape
+from hotmax.calibration.shape import ENTROPY_CELLS, QUANTILES, Shape
 from hotmax.plots import assessment as pictures
 from hotmax.view.elements import (
     escape,
@@ -147,9 +148,11 @@ def made(report: Findings) -> str:
         f"own probabilities, {SAMPLES} times, would give such a gap or such an ECE; both tests "
         f"together have the level {100 * LEVEL:g} %. Accuracy, "
         "nll, Brier score and ECE are exact sums over rows. The smooth curves, the risk-coverage "
-        f"curve and its area come from histograms of confidence with some {CELLS:,} cells, right "
-        f"to about four digits; so do, of more than {MOST_SCORED:,} rows, the quantiles of "
-        "effective classes. The curve of nll over temperature is drawn from at most "
+        f"curve and its area come from histograms of confidence with some {CELLS:,} cells, whose "
+        "rows count as ties: the smooth curves are right to about four digits, the area to "
+        f"{aurc_doubt(result.risk.coverage, result.risk.risk):.1g} at least. Of more than "
+        f"{MOST_SCORED:,} rows, the quantiles of effective classes come from {ENTROPY_CELLS:,} "
+        "cells of entropy, right to 0.1 %. The curve of nll over temperature is drawn from at most "
         f"{MOST_ROWS:,} fitting rows. The method "
         "advised was chosen on one half of the scoring rows, as the simplest within one standard "
         "error of the best nll, and is advised if it gains beyond doubt on the other half."

@@ -16,7 +16,6 @@ from hotmax.calibration.examples import (
     LARGEST_WEIGHT,
     SMALLEST_WEIGHT,
     no_rows,
-    shape_of,
 )
 from hotmax.calibration.families import SMALLEST_POSITIVE
 from hotmax.calibration.likelihood import Likelihood
@@ -141,7 +140,7 @@ def has_soft_labels(logits: object, labels: object, rows: RowParts) -> bool:
         return rows.whole.labels.size == 0
     if isinstance(logits, Source):
         return logits.soft_labels
-    return is_lazy(logits) and len(shape_of(labels)) == 2
+    return is_lazy(logits) and len(getattr(labels, "shape", ())) == 2  # lengths may be unknown
 
 
 def without_weightless(given: ReportRows) -> ReportRows:
