@@ -42,23 +42,17 @@ def functions() -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {n: o.function for n, o in OPERATIONS.items()}
     found["frequencies"] = hm.frequencies
     for name in hm.calibration.__all__:
-        thing = getattr(hm.calibration, name) if needed_libraries(name) else None
-        if inspect.isfunction(thing) and name not in FROM_FILES:
+        thing = vars(hm.calibration).get(name)  # imports nothing: some need scikit-learn
+        if inspect.isfunction(thing) and name not in BY_OTHERS:
             found[f"calibration.{name}"] = thing
     return found
 
 
-# They compute what was fitted by others, which are called.
-FROM_FILES = ("load_acceptance",)
+# They compute by functions and calibrators that are called.
+BY_OTHERS = ("load_acceptance", "calibrate", "load", "select")
 
 # Parameters that have a default only since a source of rows brings its own.
 REQUIRED = ("targets", "labels", "groups")
-
-
-def needed_libraries(name: str) -> bool:
-    """The calibrators need scikit-learn."""
-    lazy = name in ("CalibratedClassifier", "Calibrator", "Selection", "TemperatureScaling")
-    return not lazy and name not in ("calibrate", "load", "select")
 
 
 def units() -> list[str]:
