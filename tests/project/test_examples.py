@@ -6,6 +6,7 @@ import inspect
 
 import numpy as np
 import pytest
+from subprocesses import prints
 
 import hotmax as hm
 from hotmax._shipping import calls, examples
@@ -81,3 +82,14 @@ def test_scenes_are_what_they_say(layout, dtype):
         assert values.dtype.newbyteorder("=") == examples.type_of(dtype)
     assert values.flags.c_contiguous == (layout not in ("Fortran", "strided"))
     assert values.flags.writeable == (layout != "read-only")
+
+
+def test_functions_are_found_without_scikit_learn():
+    """`hotmax compile` needs no optional library."""
+    code = """
+        import sys
+        sys.modules["sklearn"] = None
+        from hotmax._shipping import calls
+        print("calibration.ece" in calls.functions())
+    """
+    assert prints(code) == "True"

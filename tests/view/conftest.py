@@ -40,7 +40,7 @@ def right(run):
 
     def call(*arguments, stdin=None):
         code, out, err = run(*arguments, stdin=stdin)
-        assert (code, err) == (0, "")
+        assert (code, err) == (0, ""), out
         assert "\x1b" not in out
         assert not FRAMES.search(out)
         return out

@@ -66,7 +66,7 @@ def test_bench(right, monkeypatch):
 
 def test_doctor(right):
     data = json.loads(right("doctor", "--json"))
-    assert data["well"] is True
+    assert data["well"] is True, data
     found = {each["name"]: each["text"] for each in data["findings"]}
     assert found["numpy"] == np.__version__
     assert hm.__version__ in found["hotmax"]
@@ -94,6 +94,14 @@ def test_doctor_says_what_is_missing(monkeypatch):
     assert texts["no-such-package"] == 'not installed: pip install "hotmax[plot]"'
 
 
+def test_threads_that_a_process_set_for_itself_are_noted(monkeypatch):
+    monkeypatch.delenv("HOTMAX_NUM_THREADS", raising=False)
+    monkeypatch.setattr(threads, "_count", 10_000)
+    *_, finding = doctor.threads()
+    assert finding.state == doctor.NOTE
+    assert finding.text.endswith("more than processors: slower than need be")
+
+
 def test_doctor_looks_at_all_kernels():
     names = {folder.parent.name for folder in doctor.cache_folders()}
     assert {"softmax", "losses", "attention", "sampling", "calibration"} <= names
@@ -102,6 +110,7 @@ def test_doctor_looks_at_all_kernels():
 def test_doctor_finds_what_is_wrong(run, monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "assembly", lambda: "\tvaddss %xmm0, %xmm1, %xmm2\n")
     monkeypatch.setattr(threads, "_count", 10_000)
+    monkeypatch.setenv("HOTMAX_NUM_THREADS", "10000")
     code, out, err = run("doctor")
     assert (code, err) == (1, "")
     wrong = [line for line in out.splitlines() if line.startswith("WRONG")]

@@ -35,6 +35,19 @@ def test_nothing_slow_is_imported(arguments, code):
     assert done.stdout.splitlines()[-1] == f"{code} []", done.stderr
 
 
+def test_the_version_needs_no_command():
+    done = python(
+        """
+        import sys
+        import hotmax_command
+        sys.argv = ["hotmax", "--version"]
+        code = hotmax_command.main()
+        print(code, sorted(set(sys.modules) & {"numpy", "cyclopts", "rich"}))
+        """
+    )
+    assert done.stdout.splitlines()[-1] == "0 []", done.stderr
+
+
 def test_nor_by_a_wrong_option_of_any_command():
     done = python(
         f"""

@@ -21,6 +21,8 @@ from hotmax._core import threads
 from hotmax._kernels.compiler import shipped
 
 Codes = dict[str, tuple[str, dict[str, bytes]]]  # by key: name, and code for each level
+# Libraries that fit calibrators have threads of their own, which spin: twice the processor's time.
+ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")
 Progress = Callable[[str, float], None]
 
 
@@ -48,7 +50,8 @@ def compile_all(
     codes: Codes = {}
     failures: list[str] = []
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    with ProcessPoolExecutor(processes or allowed, mp_context=get_context("spawn")) as pool:
+    workers = ProcessPoolExecutor(processes or allowed, mp_context=get_context("spawn"))
+    with environment(**ONE_THREAD), workers as pool:
         jobs = {pool.submit(compile_unit, unit, levels): unit for unit in units}
         for number, job in enumerate(as_completed(jobs), 1):
             error = job.exception()

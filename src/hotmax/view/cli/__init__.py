@@ -35,6 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # a name may hold what ASCII has not
     try:
         with signals_as_exceptions():
+            if given == ["--version"]:  # in a third of the time that importing all commands takes
+                from hotmax._core.version import __version__
+
+                print(f"hotmax {__version__}", flush=True)
+                return 0
             from hotmax.view.cli.app import run
 
             code = run(in_order(given))

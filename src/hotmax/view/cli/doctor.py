@@ -103,19 +103,21 @@ def packages() -> Iterator[Finding]:
 def threads() -> Iterator[Finding]:
     yield Finding("processor", FINE, f"{processor()}, {os.cpu_count()} processors")
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    from hotmax._core.thread_settings import VARIABLE
+    from hotmax._core.thread_settings import VARIABLE, number_from
 
     variable = os.environ.get(VARIABLE)
     said = f"{VARIABLE}={variable}" if variable else f"{VARIABLE} is not set"
     try:
-        count = hm.get_threads()
+        count, asked = hm.get_threads(), number_from(VARIABLE)
     except ValueError as error:
         yield Finding("threads", WRONG, str(error))
         hm.set_threads(1)  # all functions refuse to run until a number is known
         return
-    state = WRONG if allowed is not None and count > allowed else FINE
-    more = ", more than processors: slower than need be" if state == WRONG else ""
-    yield Finding("threads", state, f"{count} of {allowed} allowed; {said}{more}")
+    # Only the variable can be wrong. A process may set more threads for itself, or lose processors.
+    too_many = allowed is not None and count > allowed
+    state = (WRONG if asked == count else NOTE) if too_many else FINE
+    more = ", more than processors: slower than need be" if too_many else ""
+    yield Finding("threads", state, f"{count} threads for {allowed} processors; {said}{more}")
 
 
 def kernels() -> Iterator[Finding]:
