@@ -108,46 +108,100 @@ def test_axis(n, type_name):
             assert bits(f(rows[0].reshape(2, -1), axis=(0, 1))) == bits(want[0]), f.__name__
 
 
-@pytest.mark.parametrize("n", [129, 143, 513, 5000, 8192, 8193, 17_000])
-@pytest.mark.parametrize("columns", [16, 40, 528])
-def test_columns_as_they_lie(n, columns, monkeypatch):
-    """Many float32 columns side by side are read row by row, unless one of them is special."""
-    taken = []
-    compute = kernel_choice.compute_columns
+@each_type
+@pytest.mark.parametrize("n", [2, 7, 8, 10, 47, 48, 63, 64, 143, 1000, 5000, 17_000])
+@pytest.mark.parametrize("columns", [3, 16, 40, 528])
+def test_columns_as_they_lie(n, columns, type_name):
+    """Columns side by side have the bits of rows, also beside columns that are special."""
+    if n * columns > 700_000:
+        columns = 24
+    x = (np.random.default_rng(n).standard_normal((n, columns)) * 4).astype(dtype_of(type_name))
+    halves = np.round(2 * x) / 2  # exponents half way to others, and ties
+    x[:, 0] = -1e3 + x[:, 0] / 64  # a sum far from 1
+    x[n // 2 :, 1] += 20  # a maximum well above the first rows
+    special = x.copy()
+    special[n // 2, 1] = np.nan
+    special[: n // 2, 2] = -np.inf
+    special[n - 1, columns - 1] = 1e30
+    own = np.geomspace(0.01, 100, columns) * (-1) ** np.arange(columns)
+    own[columns // 2] = 0.0
+    for f in (hm.softmax, hm.log_softmax, hm.logsumexp):
+        for case, t in ((halves, hm.temperature_of_base(2)), (x, 1.0), (special, 1.0), (x, own)):
+            case = case.astype(x.dtype)
+            by_row = t if isinstance(t, float) else t[:, None]
+            rows = f(np.ascontiguousarray(case.T), temperature=by_row).T
+            by_column = t if isinstance(t, float) else t[None]
+            assert bits(f(case, axis=0, temperature=by_column)) == bits(rows), f.__name__
+            cube = np.stack([case[::-1], case])
+            assert bits(f(cube, axis=1, temperature=by_column)[1]) == bits(rows), f.__name__
+            wide = np.zeros((n, columns + 5), x.dtype)[:, 2:-3]
+            wide[...] = case
+            assert bits(f(wide, axis=0, temperature=by_column)) == bits(rows), f.__name__
+            if rows.ndim == 2:
+                f(wide, axis=0, temperature=by_column, out=wide)
+                assert bits(wide) == bits(rows), f.__name__
+                assert not wide.base[:, :2].any()
+                assert not wide.base[:, -3:].any()
 
-    def compute_and_tell(*arguments):
-        taken.append(compute(*arguments))
-        return taken[-1]
 
-    monkeypatch.setattr(kernel_choice, "compute_columns", compute_and_tell)
-    x = (np.random.default_rng(n).standard_normal((n, columns)) * 4).astype(np.float32)
-    halves = np.round(2 * x) / 2  # exponents half way to others
-    temperature = hm.temperature_of_base(2)
-    rows = hm.softmax(np.ascontiguousarray(halves.T), temperature=temperature)
-    assert bits(hm.softmax(halves, axis=0, temperature=temperature).T) == bits(rows)
-    x[:, 3] = -1e3 + x[:, 3] / 64  # a sum far from 1
-    x[17:, 7] += 20  # a maximum well above the first rows
-    x[:, 8] += np.linspace(0, 20, n)
-    x[:, 9] -= np.linspace(0, 300, n)
-    ties = x[:, 10 : 10 + columns // 2]  # or nearly so: rounded, their exponentials are the same
-    near = ties[0] / 1000
-    ties[:] = ties / 4 - 25
-    ties[1], ties[-1], ties[n // 2] = near, np.nextafter(near, -1), np.nextafter(near, 1)
-    for change in (None, np.nan, np.inf, -np.inf, 3e4, "far above"):
-        changed = x.copy()
-        if change == "far above":
-            changed[n // 2 :, 7] += 60
-        elif change is not None:
-            changed[n // 2, 1] = change
-            changed[: n // 2, 2] = -np.inf
-        taken.clear()
-        rows = hm.softmax(np.ascontiguousarray(changed.T))
-        assert bits(hm.softmax(changed, axis=0).T) == bits(rows), change
-        assert all(taken) is (change is None and columns % 16 == 0), change
-        hm.softmax(changed, axis=0, out=changed)
-        assert bits(changed.T) == bits(rows), change
-    cube = np.stack([x, x[::-1]])
-    assert bits(hm.softmax(cube, axis=1)[1]) == bits(hm.softmax(cube[1].copy(), axis=0))
+def test_columns_past_the_caches(monkeypatch):
+    monkeypatch.setattr(row_plan, "STREAM", 1)
+    x = np.random.default_rng(0).standard_normal((100, 64)).astype(np.float32)
+    for columns in (64, 48, 21):
+        rows = hm.softmax(np.ascontiguousarray(x[:, :columns].T)).T
+        assert bits(hm.softmax(x[:, :columns].copy(), axis=0)) == bits(rows), columns
+
+
+@pytest.mark.parametrize("type_name", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("n", [1, 10, 100, 3000, 40_000])
+def test_masked_rows_are_those_of_absent_classes(n, type_name):
+    """Any layout of x and of the mask; rows of which nothing is left."""
+    rng = np.random.default_rng(n)
+    kind = dtype_of(type_name)
+    x = (rng.standard_normal((9, n)) * 3).astype(kind)
+    mask = rng.random((9, n)) < 0.7
+    mask[4], mask[1, 0] = False, True
+    temperature = np.array([1.0, 0.3, -1.0, 1.0, 1.0, 0.0, -2.0, 7.0, np.inf])[:, None]
+    absent = np.where(np.signbit(temperature), np.inf, -np.inf).astype(np.float32).astype(kind)
+    empty = {hm.softmax: 0, hm.log_softmax: -np.inf, hm.logsumexp: -np.inf, hm.entropy: 0}
+    for f in functions_for(n)[:5]:
+        hidden = np.where(mask, x, absent)
+        want = np.array(f(hidden, temperature=temperature))
+        left = mask.any(-1)
+        if f in empty:
+            want[~left] = empty[f]
+        strided = np.repeat(x, 2, axis=-1)[:, ::2]
+        for case, where in ((x, mask), (strided, mask), (x, np.asfortranarray(mask))):
+            got = f(case, where=where, temperature=temperature)
+            assert bits(got) == bits(want), f.__name__
+        columns = np.ascontiguousarray(x.T)
+        got = f(columns, where=mask.T, temperature=temperature.T, axis=0)
+        assert bits(got.T) == bits(want), f.__name__
+        same = f(x, where=mask[3], temperature=temperature)  # a mask of strides 0
+        assert bits(same) == bits(f(x, where=np.tile(mask[3], (9, 1)), temperature=temperature))
+
+
+@pytest.mark.parametrize("type_name", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("rows", [1, 3, 300])
+def test_a_temperature_for_each_row(rows, type_name):
+    """A float for all, arrays of one or of many, of either float type, integers and lists."""
+    x = (np.random.default_rng(rows).standard_normal((2, rows, 50)) * 3).astype(dtype_of(type_name))
+    own = np.linspace(0.25, 8, 2 * rows).astype(np.float32).reshape(2, rows, 1)
+    own[0, 0] = 0.0
+    for f in FUNCTIONS:
+        want = [f(x[i, r], temperature=float(own[i, r, 0])) for i in range(2) for r in range(rows)]
+        want = bits(np.array(want))
+        strided = np.repeat(own.astype(np.float64), 3, axis=-1)[..., :1]
+        for t in (own, own.astype(np.float64), own.tolist(), np.asfortranarray(own), strided):
+            assert bits(f(x, temperature=t)) == want, f.__name__
+        want = bits(f(x, temperature=2.0))
+        for t in (2, np.float32(2), np.float64(2), np.array(2.0), np.full((1, 1), 2), [2.0]):
+            assert bits(f(x, temperature=t)) == want, f.__name__
+    for t in (np.nan, np.array([[np.nan]]), np.full((2, rows, 1), np.nan)):
+        with pytest.raises(ValueError, match="temperature must not be nan"):
+            hm.softmax(x, temperature=t)
+    with pytest.raises(ValueError, match="temperature must be a number or broadcast"):
+        hm.softmax(x[0], temperature=np.ones((1, 1, 1)))
 
 
 def layouts_of(row: np.ndarray) -> dict[str, np.ndarray]:

@@ -37,7 +37,7 @@ HOT = {
     "softmax.tiles": ["softmax_tiled", "log_softmax_tiled", "logsumexp_tiled"],
     "softmax.tiles64": ["softmax_tiled64", "log_softmax_tiled64", "logsumexp_tiled64"],
     "softmax.short_logs": ["entropy_short"],
-    "softmax.columns": ["softmax_columns"],
+    "softmax.columns": ["softmax_of_columns", "log_softmax_of_columns64"],
     "softmax.lanes": ["add_lane_exponentials"],
     "softmax.moments": ["entropy_rows", "softargmax_rows"],
     "numeric.halves": ["float32_of_float16", "float16_of_float32"],

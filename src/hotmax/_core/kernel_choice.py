@@ -11,13 +11,10 @@ import numpy as np
 
 from hotmax._core import rows as row_plan, threads
 from hotmax._core.arrays import FLOAT32, Array
-from hotmax._core.rows import LONG, starts_at_lines
+from hotmax._core.rows import LONG
 from hotmax._kernels.compiler.compiling import Entry
 from hotmax._kernels.pool.calls import alone_call
-from hotmax._kernels.simd.memory import LINE_BYTES
-from hotmax._kernels.softmax.columns import FACTS, SUMS
 from hotmax._kernels.softmax.float32 import (
-    FACTORS,
     L1_CHUNK,
     row_maximum,
     store_fence,
@@ -41,7 +38,9 @@ class KernelSet:
     finish: Callable[..., Any] | None  # from maximum and sums: writes a block, or gives a number
     reduces: bool  # one number for each row, or one for each entry
     empty: float | None  # for a row with nothing allowed; None: as the kernel has it
-    columns: Callable[..., bool] | None = None  # over float32 rows side by side, classes apart
+    # Over rows side by side whose classes are strided; none for lengths past the last.
+    columns32: Routes = ()
+    columns64: Routes = ()
     # Addresses of kernels by the length of rows, as calls come by.
     addresses32: dict[int, int] = field(default_factory=dict)
     addresses64: dict[int, int] = field(default_factory=dict)
@@ -51,8 +50,12 @@ def address_of_kernel(kernels: KernelSet, x: Array) -> int:
     """The kernel for the rows of x."""
     # By size: arrays that were pickled have types that equal FLOAT32 and are other objects.
     is_float32 = x.itemsize == 4
+    return known_address(kernels, is_float32, x.shape[-1])
+
+
+def known_address(kernels: KernelSet, is_float32: bool, classes: int) -> int:
     known = kernels.addresses32 if is_float32 else kernels.addresses64
-    return known.get(x.shape[-1]) or route_of(kernels, is_float32, x.shape[-1])
+    return known.get(classes) or route_of(kernels, is_float32, classes)
 
 
 def route_of(kernels: KernelSet, is_float32: bool, classes: int) -> int:
@@ -64,6 +67,14 @@ def route_of(kernels: KernelSet, is_float32: bool, classes: int) -> int:
                 known[classes] = entry.address
             return entry.address
     raise AssertionError(kernels.name)  # the last kernel takes rows of any length
+
+
+def address_of_columns(kernels: KernelSet, is_float32: bool, classes: int) -> int:
+    """The kernel for columns of this length; 0 if there is none."""
+    for longest, entry in kernels.columns32 if is_float32 else kernels.columns64:
+        if classes <= longest:
+            return entry.address
+    return 0
 
 
 def compute(kernels: KernelSet, x2: Array, out: Array, temperatures: Array) -> None:
@@ -139,14 +150,3 @@ def compute_long(
         return finish(m, temperature, total)
     threads.for_ranges(write, blocks, 2)
     return None
-
-
-def compute_columns(
-    columns: Callable[..., bool], x: Array, out: Array, temperature: float, streamed: bool
-) -> bool:
-    """Whole cache lines of columns as they lie; False, with nothing done, if it cannot be done."""
-    width = x.shape[1]
-    if width % (LINE_BYTES // 4):
-        return False
-    facts, sums = np.empty((FACTS + FACTORS, width), np.float32), np.empty((SUMS, width))
-    return columns(x, out, temperature, facts, sums, streamed and starts_at_lines(out))

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._core import kernel_choice
 from hotmax._core.arrays import (
     FLOAT32,
     FLOAT64,
     Array,
     Axis,
     check_out,
+    is_small_int,
     result_or_out,
     split_mask,
 )
@@ -28,11 +28,9 @@ from hotmax._core.rows import (
     Block,
     RowPlan,
     Staging,
-    lies_side_by_side,
 )
+from hotmax._core.staged_rows import compute_halves, compute_staged, type_of
 from hotmax._kernels.pool.calls import MOST_DIMENSIONS, small_call
-from hotmax._kernels.softmax.columns import STRIP
-from hotmax._kernels.softmax.tiles import LONGEST_TILED
 
 ndarray, empty = np.ndarray, np.empty
 LAST = -1  # Python has one object for it, so `is` tells it from -1.0 at once
@@ -56,26 +54,33 @@ def map_entries(
         type(x) is ndarray
         and axis is LAST
         and where is None
-        and type(temperature) is float
-        and ((kind := x.dtype) is FLOAT32 or kind is FLOAT64)
+        and ((kind := x.dtype) is FLOAT32 or kind is FLOAT64 or is_half(x))
         and (x.flags.carray or is_readable(x))
-        and temperature == temperature
         and (size := x.nbytes) > 0
         and (dimensions := x.ndim)
+        and (
+            t := temperature
+            if type(temperature) is float and temperature == temperature
+            else direct_temperature(temperature, x)
+        )
+        is not None
         and (out is None or can_write_directly(out, x))
     ):
         shape = x.shape
         target: Any = empty(shape, kind) if out is None else out
-        if size > SMALL:
-            compute_all(kernels, x, target, temperature)
+        if size > SMALL or type(t) is not float:
+            compute_direct(kernels, x, target, t)
             return target
         if kind is FLOAT32:
             calls, known = _small32, kernels.addresses32
-        else:
+        elif kind is FLOAT64:
             calls, known = _small64, kernels.addresses64
+        else:
+            compute_direct(kernels, x, target, t)
+            return target
         call = calls[dimensions] or small_call_of(calls, x, dimensions)
         address = known.get(shape[-1]) or route_of(kernels, kind is FLOAT32, shape[-1])
-        call(address, x, target, temperature)
+        call(address, x, target, t)
         return target
     plan = RowPlan(x, axis, temperature, where)
     given = None if out is None else check_out(out, plan.shape, plan.dtype)
@@ -85,14 +90,49 @@ def map_entries(
         target = np.empty(plan.shape, plan.dtype)
     if target.size and plan.is_direct:
         shape = (plan.count, plan.classes)
-        compute_all(kernels, plan.x.reshape(shape), target.reshape(shape), plan.temperatures)
-    elif target.size:
+        compute_direct(kernels, plan.x.reshape(shape), target.reshape(shape), plan.temperatures)
+    elif target.size and not compute_staged(kernels, plan, target):
         map_staged(kernels, plan, target)
     if given is None:
         return target if target.ndim else target[()]
     if target is not given:
         given[...] = target
     return given
+
+
+def is_half(x: Array) -> bool:
+    """Half precision that compiled code reads, and rows that threads need not share."""
+    return bool(type_of(x.dtype) and x.ndim and x.shape[-1] < LONG)
+
+
+def direct_temperature(temperature: object, x: Array) -> float | Array | None:
+    """A number, or a float64 for each row, whose classes are last; None if a plan is to look."""
+    if is_small_int(temperature) or isinstance(temperature, float | np.float32):
+        number = float(temperature)  # type: ignore[arg-type]
+    elif type(temperature) is not ndarray or temperature.dtype not in (FLOAT32, FLOAT64):
+        return None
+    elif temperature.size == 1 and temperature.ndim <= x.ndim:
+        number = temperature.item()
+    elif temperature.shape == (*x.shape[:-1], 1):
+        numbers = temperature.astype(FLOAT64, order="C").reshape(-1)  # a copy: out may overlap it
+        return None if np.isnan(numbers).any() else numbers
+    else:
+        return None
+    return number if number == number else None
+
+
+def compute_direct(kernels: KernelSet, x: Array, out: Array, temperature: float | Array) -> None:
+    """A contiguous array with the classes last, one temperature for all rows or one for each."""
+    kind = type_of(x.dtype)
+    if kind:
+        compute_halves(kernels, kind, x, out, temperature)
+    elif isinstance(temperature, float):
+        compute_all(kernels, x, out, temperature)
+    else:
+        rows = x.reshape(-1, x.shape[-1])
+        results = out if kernels.reduces else out.reshape(rows.shape)
+        small = x.nbytes <= SMALL
+        (compute if small else compute_all)(kernels, rows, results, temperature)
 
 
 def is_readable(x: Array) -> bool:
@@ -116,7 +156,7 @@ def small_call_of(calls: Calls, x: Array, out_dimensions: int) -> Callable[..., 
 
 
 def map_staged(kernels: KernelSet, plan: RowPlan, target: Array) -> None:
-    """The same through buffers; columns of float32 numbers are computed as they lie."""
+    """The same through buffers filled by NumPy: other types, and rows that threads share."""
 
     def visit(block: Block) -> None:
         if plan.classes >= LONG:
@@ -126,24 +166,7 @@ def map_staged(kernels: KernelSet, plan: RowPlan, target: Array) -> None:
         if block.present is not None and kernels.empty is not None:
             block.x[~block.present] = kernels.empty
 
-    staging = Staging(plan, visit, plan.compute_dtype, (), (target,), fill=None, in_place=True)
-    if (
-        kernels.columns is not None
-        and plan.x.dtype == FLOAT32
-        and plan.where is None
-        and plan.classes > LONGEST_TILED
-        and plan.temperatures.size == 1
-        and lies_side_by_side(staging.x)
-        and lies_side_by_side(staging.outs[0])
-    ):
-        columns, temperature = kernels.columns, plan.temperatures[0]
-        staging.try_columns(
-            lambda x, out: kernel_choice.compute_columns(
-                columns, x, out, temperature, staging.streamed
-            ),
-            STRIP,
-        )
-    staging.run()
+    Staging(plan, visit, plan.compute_dtype, (), (target,), fill=None, in_place=True).run()
 
 
 def can_write_directly(out: object, x: Any) -> bool:
@@ -182,19 +205,26 @@ def reduce_rows(
         type(x) is ndarray
         and axis is LAST
         and where is None
-        and type(temperature) is float
-        and ((kind := x.dtype) is FLOAT32 or kind is FLOAT64)
+        and ((kind := x.dtype) is FLOAT32 or kind is FLOAT64 or is_half(x))
         and (x.flags.carray or is_readable(x))
-        and temperature == temperature
         and (size := x.size) > 0
         and (dimensions := x.ndim)
+        and (
+            t := temperature
+            if type(temperature) is float and temperature == temperature
+            else direct_temperature(temperature, x)
+        )
+        is not None
         and out is None
         and not keepdims
     ):
         classes = x.shape[-1]
-        numbers = empty(size // classes, kind)
-        if x.nbytes > SMALL:
-            compute_all(kernels, x, numbers, temperature)
+        half = kind is not FLOAT32 and kind is not FLOAT64
+        numbers = empty(size // classes, FLOAT32 if half else kind)
+        if x.nbytes > SMALL or type(t) is not float or half:
+            compute_direct(kernels, x, numbers, t)
+            if half:
+                return result_or_out(numbers, x.shape[:-1], kind)
         else:
             if kind is FLOAT32:
                 calls, known = _small_reduction32, kernels.addresses32
@@ -202,7 +232,7 @@ def reduce_rows(
                 calls, known = _small_reduction64, kernels.addresses64
             call = calls[dimensions] or small_call_of(calls, x, 1)
             address = known.get(classes) or route_of(kernels, kind is FLOAT32, classes)
-            call(address, x, numbers, temperature)
+            call(address, x, numbers, t)
         if dimensions == 2:
             return numbers
         return numbers.reshape(x.shape[:-1]) if dimensions > 2 else numbers[0]
@@ -216,12 +246,13 @@ def reduce_rows(
         numbers[:] = kernels.empty
     elif plan.classes == 0:  # as if there were one class, which is absent
         absent = np.where(np.signbit(plan.temperatures), np.inf, -np.inf)
-        rows = np.empty((plan.count, 1), plan.compute_dtype)
-        rows[:, 0] = absent
-        compute(kernels, rows, numbers, plan.temperatures)
+        nothing = np.empty((plan.count, 1), plan.compute_dtype)
+        nothing[:, 0] = absent
+        compute(kernels, nothing, numbers, plan.temperatures)
     elif plan.is_direct:
-        compute_all(kernels, plan.x.reshape(plan.count, plan.classes), numbers, plan.temperatures)
-    else:
+        rows = plan.x.reshape(plan.count, plan.classes)
+        compute_direct(kernels, rows, numbers, plan.temperatures)
+    elif not compute_staged(kernels, plan, numbers):
         reduce_staged(kernels, plan, numbers)
     return result_or_out(numbers, shape, plan.dtype, given)
 

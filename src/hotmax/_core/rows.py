@@ -3,7 +3,8 @@
 A contiguous float32 or float64 array with its classes last goes to the kernels as it is. Anything
 else is staged: a block of rows at a time is copied into a small contiguous buffer, computed there
 and written back, so that a mask, a stride or a half-precision type costs a little time and next to
-no memory. Every function over rows uses this one loop.
+no memory. Every function over rows uses this one loop; the softmax family does the same in compiled
+code where it can, in `staged_rows.py`.
 
 A mask is applied here: `Staging.stage` fills the classes that `where` excludes with -inf (inf below
 temperature 0), which the kernels take for classes that are not there. Attention masks its own
@@ -232,7 +233,6 @@ class Staging:
     ) -> None:
         self.plan, self.visit, self.dtype = plan, visit, dtype
         self.targets, self.fill, self.in_place = outs, fill, in_place
-        self.columns: Callable[[Array, Array], bool] | None = None
         self.x, self.where = (
             plan.grid(plan.x),
             None if plan.where is None else plan.grid(plan.where),
@@ -246,16 +246,7 @@ class Staging:
         self.transposed = self.x.dtype == dtype and lies_side_by_side(self.x)
         entries = COLUMNS // dtype.itemsize if self.transposed else STAGE
         self.step = max(entries // max(plan.classes, 1), 1)
-        self.range_step = self.step
         self.streamed = bool(outs) and outs[0].nbytes >= STREAM
-
-    def try_columns(self, columns: Callable[[Array, Array], bool], step: int) -> None:
-        """Call columns(x, out) first, on (classes, rows) as they lie, a multiple of `step` rows.
-
-        It returns False, with nothing done, where it cannot compute them.
-        """
-        self.columns = columns
-        self.range_step = max(step, self.step // step * step)
 
     def run(self) -> None:
         plan = self.plan
@@ -263,7 +254,7 @@ class Staging:
             for r in range(plan.count):
                 self.work(r, r + 1)
         else:
-            threads.for_ranges(self.work, plan.count, self.range_step)
+            threads.for_ranges(self.work, plan.count, self.step)
         for out, target in zip(self.outs, self.targets, strict=True):
             if not np.may_share_memory(out, target):  # axes that do not adjoin: the grid is a copy
                 plan.write_back(out, target)
@@ -275,10 +266,6 @@ class Staging:
             outer, first = divmod(start, inner)
             last = min(first + stop - start, inner)
             start += last - first
-            if self.columns is not None and self.columns(
-                self.x[outer, first:last].T, self.outs[0][outer, first:last].T
-            ):
-                continue
             for begin in range(first, last, self.step):
                 end = min(begin + self.step, last)
                 rows = slice(outer * inner + begin, outer * inner + end)

@@ -32,6 +32,7 @@ from hotmax._core.thread_settings import check_count, default_count, patience_of
 from hotmax._kernels.pool import calls
 from hotmax._kernels.pool.jobs import FIELDS
 from hotmax._kernels.pool.serving import DONE, STATE_FIELDS, SUMMONS, TAKEN, WAITING
+from hotmax._kernels.pool.staged import STAGED_FIELDS
 from hotmax._kernels.simd import WIDTH
 from hotmax._kernels.simd.memory import LINE_BYTES
 
@@ -253,33 +254,84 @@ def share_rows(function: int, x: Any, out: Any, temperature: Any, streamed: bool
     ones have finished.
     """
     size, classes = x.size, x.shape[-1]
-    rows, threads = size // classes, get_threads()
+    rows = size // classes
     if x.ndim > calls.MOST_DIMENSIONS:
         x, out = x.reshape(rows, classes), out if out.ndim == 1 else out.reshape(rows, classes)
-    ranges = threads * (RANGES if size < MANY else RANGES_OF_MANY)
-    step = min(max(-(-size // ranges), RANGE), LARGEST_RANGE) // classes
-    step = max(
-        step & -WIDTH if step > WIDTH else step, 1
-    )  # short rows are computed WIDTH at a time
+    step = _step_of(rows, classes, WIDTH)  # short rows are computed WIDTH at a time
     job = np.zeros(FIELDS, np.int64)
     call = calls.shared_call(x.dtype, x.ndim, out.ndim, type(temperature) is not float)
-    pool = _ALONE
-    if threads > 1 and step < rows:
-        pool = _pool_of(threads - 1)
-        if pool.sleeping:
-            now = time.perf_counter()
-            if size >= WAKE or now - pool.last < BURST:
-                pool.wake()
-            pool.last = now
+    pool = _awake_pool(size) if step < rows else _ALONE
     try:
         status = call(pool.state, function, job, x, out, temperature, step, streamed)
-        while status != DONE:
-            if status == WAITING:
-                time.sleep(5e-5)
-            status = calls.continuing_call()(pool.state, function, job)
+        _finish(pool, function, job, status)
     except BaseException:
         _abandon(pool, job)
         raise
+
+
+def share_staged(
+    function: int,
+    kernel: int,
+    columns: int,
+    x: Any,
+    out: Any,
+    mask: Any,
+    temperatures: Any,
+    kind: int,
+    block: int,
+    least: int,
+    streamed: bool,
+    results: int,
+    empty: float,
+) -> None:
+    """The same of rows of any layout, (outer, inner, classes), by `function` in blocks.
+
+    A range has a multiple of `least` rows. The other arguments are the fields of a job in
+    `_kernels/pool/staged.py`.
+    """
+    rows, classes = x.shape[0] * x.shape[1], x.shape[2]
+    step = max(_step_of(rows, classes, max(least, WIDTH)), least)
+    job = np.zeros(STAGED_FIELDS, np.int64)
+    call = calls.staged_call(x.dtype, out.dtype)
+    arrays = x, out, mask, temperatures
+    pool = _awake_pool(x.size) if step < rows else _ALONE
+    try:
+        fields = kind, block, step, streamed, results, empty
+        status = call(pool.state, function, job, kernel, columns, *arrays, *fields)
+        _finish(pool, function, job, status)
+    except BaseException:
+        _abandon(pool, job)
+        raise
+
+
+def _step_of(rows: int, classes: int, least: int) -> int:
+    """Rows in a range that a thread claims: a multiple of `least` if there are more."""
+    size = rows * classes
+    ranges = get_threads() * (RANGES if size < MANY else RANGES_OF_MANY)
+    step = min(max(-(-size // ranges), RANGE), LARGEST_RANGE) // classes
+    return max(step // least * least if step > least else step, 1)
+
+
+def _awake_pool(size: int) -> _Pool:
+    """The pool, its helpers awake if `size` entries are worth it."""
+    threads = get_threads()
+    if threads == 1:
+        return _ALONE
+    pool = _pool_of(threads - 1)
+    if pool.sleeping:
+        now = time.perf_counter()
+        if size >= WAKE or now - pool.last < BURST:
+            pool.wake()
+        pool.last = now
+    return pool
+
+
+def _finish(pool: _Pool, function: int, job: Any, status: int) -> None:
+    """Go on until no row of a job is left."""
+    while status != DONE:
+        if status == WAITING:
+            time.sleep(5e-5)
+        status = calls.continuing_call()(pool.state, function, job)
 
 
 def _abandon(pool: _Pool, job: Any) -> None:

@@ -24,7 +24,14 @@ import hotmax as hm
 from hotmax._backends.example_arrays import EXAMPLES
 from hotmax._backends.operation import OPERATIONS
 from hotmax._core import threads
-from hotmax._kernels.pool.calls import MOST_DIMENSIONS, shared_call, small_call
+from hotmax._kernels.pool.calls import (
+    MOST_DIMENSIONS,
+    STAGED_TYPES,
+    shared_call,
+    small_call,
+    staged_call,
+)
+from hotmax._kernels.pool.staged import staged64_job, staged_job
 from hotmax._shipping import examples
 from hotmax._shipping.examples import Scene
 from hotmax.calibration.request import MetricOptions
@@ -94,7 +101,13 @@ def run_function(name: str, function: Callable[..., Any]) -> None:
         )
     declared = OPERATIONS.get(name)
     if declared is not None and declared.kernels is not None:
-        for _, entry in (*declared.kernels.float32, *declared.kernels.float64):
+        kernels = declared.kernels
+        for _, entry in (
+            *kernels.float32,
+            *kernels.float64,
+            *kernels.columns32,
+            *kernels.columns64,
+        ):
             assert entry.address  # compiled, also for lengths of rows that no example has
     scenes = examples.scenes_of(function)
     if name == "attention_saturation":  # the options of large arrays take seconds in NumPy
@@ -190,6 +203,10 @@ def run_dimensions() -> None:
             for results in {1, dimensions}:
                 small_call(np.dtype(kind), dimensions, results)
                 shared_call(np.dtype(kind), dimensions, results, per_row=False)
+    for types_of_arrays in STAGED_TYPES:
+        staged_call(*types_of_arrays)
+    assert staged_job.address
+    assert staged64_job.address
 
 
 def run_sampler() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from hotmax._core.kernel_choice import ANY_LENGTH, KernelSet
-from hotmax._kernels.softmax import columns, entries, rows as kernels
+from hotmax._kernels.softmax import column_entries as columns, entries, rows as kernels
 from hotmax._kernels.softmax.grouped import LONGEST_GROUPED
 from hotmax._kernels.softmax.overlapped import LONGEST_BUFFERED
 from hotmax._kernels.softmax.short_logs import SHORT_LOGS
@@ -27,7 +27,8 @@ SOFTMAX = KernelSet(
     finish=kernels.softmax_block,
     reduces=False,
     empty=0.0,
-    columns=columns.softmax_columns,
+    columns32=((LONGEST_TILED, columns.softmax_columns_job),),
+    columns64=((LONGEST_TILED64, columns.softmax_columns64_job),),
 )
 LOG_SOFTMAX = KernelSet(
     "log_softmax",
@@ -42,6 +43,8 @@ LOG_SOFTMAX = KernelSet(
     finish=kernels.log_softmax_block,
     reduces=False,
     empty=-math.inf,
+    columns32=((LONGEST_TILED, columns.log_softmax_columns_job),),
+    columns64=((LONGEST_TILED64, columns.log_softmax_columns64_job),),
 )
 LOGSUMEXP = KernelSet(
     "logsumexp",
@@ -56,6 +59,8 @@ LOGSUMEXP = KernelSet(
     finish=kernels.logsumexp_of,
     reduces=True,
     empty=None,
+    columns32=((LONGEST_TILED, columns.logsumexp_columns_job),),
+    columns64=((LONGEST_TILED64, columns.logsumexp_columns64_job),),
 )
 SMOOTHMAX = KernelSet(
     "smoothmax",

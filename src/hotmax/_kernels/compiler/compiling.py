@@ -94,7 +94,8 @@ def c_address(compiled: Any, *kinds: Any) -> int:
     return address
 
 
-Kind = type | tuple[np.dtype[Any], int]  # int, float, or type and number of dimensions
+# int, float, or the type and number of dimensions of an array, and its layout if not contiguous.
+Kind = type | tuple[np.dtype[Any], int] | tuple[np.dtype[Any], int, str]
 
 
 def python_entry(compiled: Any, *kinds: Kind) -> Callable[..., Any]:
@@ -112,8 +113,8 @@ def python_entry(compiled: Any, *kinds: Kind) -> Callable[..., Any]:
 
 def _numba_type(kind: Kind) -> Any:
     if isinstance(kind, tuple):
-        dtype, dimensions = kind
-        return types.Array(getattr(types, dtype.name), dimensions, "C")
+        dtype, dimensions, layout = kind if len(kind) == 3 else (*kind, "C")
+        return types.Array(getattr(types, dtype.name), dimensions, layout)
     return types.intp if kind is int else types.float64
 
 

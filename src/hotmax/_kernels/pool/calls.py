@@ -14,6 +14,7 @@ import numpy as np
 from hotmax._kernels.compiler.compiling import python_entry
 from hotmax._kernels.pool.jobs import compute_alone, compute_at, compute_small
 from hotmax._kernels.pool.serving import abandon_job, continue_job, serve, share_job
+from hotmax._kernels.pool.staged import share_staged
 from hotmax._kernels.softmax.pullback import pull_back_at32, pull_back_at64
 
 Call = Callable[..., Any]
@@ -21,6 +22,14 @@ Call = Callable[..., Any]
 # are reshaped to rows first.
 MOST_DIMENSIONS = 5
 _INTEGERS = np.dtype(np.int64), 1
+# Of rows and results that `staged_call` is for; halves are uint16, and reduced in float32.
+_UINT16, _FLOAT32, _FLOAT64 = np.dtype(np.uint16), np.dtype(np.float32), np.dtype(np.float64)
+STAGED_TYPES: tuple[tuple[np.dtype[Any], np.dtype[Any]], ...] = (
+    (_UINT16, _UINT16),
+    (_UINT16, _FLOAT32),
+    (_FLOAT32, _FLOAT32),
+    (_FLOAT64, _FLOAT64),
+)
 
 
 def _temperature(per_row: bool) -> Any:
@@ -61,6 +70,17 @@ def shared_call(dtype: np.dtype[Any], dimensions: int, out_dimensions: int, per_
     return python_entry(
         share_job, _INTEGERS, int, _INTEGERS, *arrays, _temperature(per_row), int, int
     )
+
+
+@cache
+def staged_call(dtype: np.dtype[Any], out_dtype: np.dtype[Any]) -> Call:
+    """(state, function, job, kernel, columns, x, out, mask, temperatures, fields): over threads.
+
+    x, out and mask are (outer, inner, classes), of any layout; see `staged.py` for the fields.
+    """
+    arrays = (dtype, 3, "A"), (out_dtype, 3, "A"), (np.dtype(np.uint8), 3, "A")
+    fixed = _INTEGERS, int, _INTEGERS, int, int
+    return python_entry(share_staged, *fixed, *arrays, _temperature(True), *[int] * 5, float)
 
 
 @cache

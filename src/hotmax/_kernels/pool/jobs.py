@@ -18,6 +18,7 @@ from hotmax._kernels.simd.vectors import bits64
 X, OUT, ROWS, CLASSES, TEMPERATURES, COUNT, STEP, STREAMED = range(8)
 NEXT = 8
 OWNS_POOL, TEMPERATURE = 16, 17
+OTHERS = 18  # from here on: what else a function needs
 FIELDS = 24
 
 VISIT = 1 << 21  # entries after which a thread returns, so that Python can handle a Ctrl-C

@@ -28,7 +28,7 @@ ACTIVE = 24  # how many helpers are at work on a job
 SUMMONS = 32  # changes when helpers are to return to Python
 STATE_FIELDS = 40
 
-DONE, MORE, WAITING = 0, 1, 2  # what `share_job` and `continue_job` return
+DONE, MORE, WAITING = 0, 1, 2  # what `post` and `continue_job` return
 
 PATIENCE = 4000  # pauses, some 100 microseconds, before a caller lets the system wait for helpers
 GAP = 5_000_000  # cycles between two looks, some 2 milliseconds: another thread had the processor
@@ -36,8 +36,14 @@ GAP = 5_000_000  # cycles between two looks, some 2 milliseconds: another thread
 
 @kernel
 def share_job(state, function, job, x, out, temperature, step, streamed):
-    """Post a job, if the pool is free, and begin to work on it."""
+    """Describe and post a job."""
     describe(job, x, out, temperature, step, streamed)
+    return post(state, function, job)
+
+
+@inline
+def post(state, function, job):
+    """Post a job, if the pool is free, and begin to work on it."""
     if exchange(state, TAKEN, 1) == 0:
         job[OWNS_POOL] = 1
         state[FUNCTION], state[JOB] = function, address_of(job)
@@ -48,7 +54,7 @@ def share_job(state, function, job, x, out, temperature, step, streamed):
 
 @kernel
 def continue_job(state, function, job):
-    """Go on with a job after `share_job` returned MORE or WAITING."""
+    """Go on with a job after MORE or WAITING came back."""
     return work_on(state, function, job)
 
 

@@ -22,6 +22,14 @@ def float64_of(bits: Any) -> Any:
     return np.int64(bits).view(np.float64)
 
 
+def bits32(x: Any) -> Any:
+    return np.float32(x).view(np.uint32)
+
+
+def float32_of(bits: Any) -> Any:
+    return np.uint32(bits).view(np.float32)
+
+
 def _fma(a: Any, b: Any, c: Any) -> Any:
     kind = np.float32 if isinstance(a, np.float32) else np.float64
     if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):

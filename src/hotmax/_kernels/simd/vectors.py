@@ -43,6 +43,8 @@ if IS_COMPILED:
 
     bits64 = _cast(types.float64, types.int64, ir.IntType(64))
     float64_of = _cast(types.int64, types.float64, ir.DoubleType())
+    bits32 = _cast(types.float32, types.uint32, ir.IntType(32))
+    float32_of = _cast(types.uint32, types.float32, ir.FloatType())
 
     @intrinsic
     def fma(typing_context, a, b, c):
@@ -305,9 +307,11 @@ else:
     from hotmax._kernels.simd.interpreted import (
         add_in_any_order as add_in_any_order,
         any_of as any_of,
+        bits32 as bits32,
         bits64 as bits64,
         choose as choose,
         entry as entry,
+        float32_of as float32_of,
         float64_of as float64_of,
         fma as fma,
         halves as halves,

@@ -1,11 +1,8 @@
-"""softmax of float32 columns of a matrix: strided rows that are neighbours in memory.
+"""Columns of few classes, GROUP of them at a time as they lie: a vector is one class of each.
 
-    sums     e = exp(x / T) relative to 2**k, with k from the first rows, summed column by column
-    write    the same relative to the column's maximum, times 1 / sum
-
-The matrix is read twice, in the order of memory. An even power of two changes no digit, and each
-column has the parts that a row has in `overlapped`, each with the LINE partial sums of `exp_chunk`:
-the bits are those of a contiguous row.
+The steps are those of `tiles` and `tiles64`, whose rows are transposed into what columns are
+already, so the bits are the same. `x` and `out` begin at the first column, and classes lie
+`strides` apart in each.
 """
 
 from __future__ import annotations
@@ -13,195 +10,327 @@ from __future__ import annotations
 import numpy as np
 
 from hotmax._kernels.compiler.compiling import inline, kernel
-from hotmax._kernels.numeric.arithmetic import exp2_biased32, power_of_two
-from hotmax._kernels.simd.memory import borrowed, fence, prefetch
+from hotmax._kernels.numeric.arithmetic import UNBIAS32, exp2_biased32, exp2_biased64
+from hotmax._kernels.numeric.double_double import dd_div, two_sum
+from hotmax._kernels.simd.memory import of_row, stack_array
 from hotmax._kernels.simd.vectors import (
-    LINE,
-    WIDTH,
+    any_of,
     choose,
-    load_line,
-    maximum,
+    fma,
+    load,
+    load_partial,
+    splat,
     store,
-    stream,
+    store_partial,
     to_float64,
 )
-from hotmax._kernels.softmax.float32 import (
-    exp2_constants,
-    factors_of,
-    fits_float32,
-    larger,
-    merge_largest,
-    probability_of_exp,
-    reference_exponent,
-    smaller,
-    store_factors,
+from hotmax._kernels.softmax.float32 import fits_float32, larger, probability_of_exp
+from hotmax._kernels.softmax.group64 import (
+    GROUP64_FIELDS,
+    fits_float64,
+    group64_of,
+    set_constants64,
+    set_temperatures64,
 )
-from hotmax._kernels.softmax.overlapped import LONGEST_BUFFERED, REACH, ROW_PART, bounds
-
-STRIP = 512  # columns computed together
-PHASES = LINE  # partial sums of a row
-SAMPLED_ROWS = 16  # rows that k is taken from
-
-# What is known of each column, in rows of one array: the two largest entries of the current part
-# and its reference exponent; the same of all parts so far, the number of ties, and the origin of
-# exp2. The factors of `probability_of_exp` follow.
-TOP, SECOND, BEGUN, LARGEST, NEXT, POWER, TIES, ORIGIN, FACTS = range(9)
-TOTAL, SUMS = PHASES, PHASES + 1  # the sum of all parts so far, after the partial sums of this part
-
-
-@inline
-def begin_part(x, facts, temperature):
-    """The reference exponent of each column, from its first rows; False if one is special."""
-    facts[TOP, :] = -np.inf
-    for i in range(min(SAMPLED_ROWS, x.shape[0])):
-        for j in range(0, x.shape[1], LINE):
-            store(facts[TOP], j, maximum(load_line(x[i], j), load_line(facts[TOP], j)))
-    for j in range(x.shape[1]):
-        m = np.float64(facts[TOP, j])
-        if not fits_float32(m, temperature):
-            return False
-        facts[BEGUN, j] = reference_exponent(m, temperature)
-        facts[ORIGIN, j] = exp2_constants(m, temperature)[2]
-        facts[TOP, j] = facts[SECOND, j] = -np.inf
-    return True
-
-
-@inline
-def phase_of(i, n):
-    """The partial sum that the i-th class of n is added to, as in `exp_chunk`."""
-    whole = n // PHASES * PHASES
-    return i % PHASES if i < whole else (i - whole) % WIDTH
-
-
-@inline
-def exponential(v, facts, j, beta, beta_lo):
-    return exp2_biased32(v, beta, beta_lo, load_line(facts[ORIGIN], j))
+from hotmax._kernels.softmax.grouped import (
+    GROUP,
+    GROUP_FIELDS,
+    GROUP_SINGLES,
+    group_of,
+    log_probability,
+    set_constants,
+    set_temperatures,
+)
+from hotmax._kernels.softmax.grouped64 import (
+    add_logs,
+    find_inverses64,
+    log_probability64,
+    logsumexp_number64,
+    probability64,
+)
+from hotmax._kernels.softmax.logs import log1p_vector
+from hotmax._kernels.softmax.rows import log_softmax_row, logsumexp_row, softmax_row
+from hotmax._kernels.softmax.tiles import (
+    LONGEST_TILED,
+    SINGLES,
+    TILE,
+    constants_of_group,
+    find_tile_sums,
+    is_special,
+    log_constants,
+    logsumexp_numbers,
+)
+from hotmax._kernels.softmax.tiles64 import (
+    LONGEST_TILED64,
+    TILE64,
+    find_tile_logs64,
+    is_special64,
+    line_of_group,
+)
 
 
 @inline
-def add_column_exponentials(x, facts, beta, beta_lo, sums):
-    """Add each column's exponentials to its sums, and update its two largest entries."""
-    n = x.shape[0]
-    for i in range(n):
-        row, upcoming, total = x[i], x[min(i + 1, n - 1)], sums[phase_of(i, n)]
-        for j in range(0, x.shape[1], LINE):
-            prefetch(upcoming, j)
-            v, largest = load_line(row, j), load_line(facts[TOP], j)
-            # Operand order matters: otherwise LLVM emits a masked store, nearly half of the loop.
-            store(facts[SECOND], j, larger(smaller(v, largest), load_line(facts[SECOND], j)))
-            store(facts[TOP], j, maximum(v, largest))
-            e = exponential(v, facts, j, beta, beta_lo)
-            store(total, j, load_line(total, j) + to_float64(e))
+def load_tile(x, first, count, n, stride, tile):
+    """tile[c * GROUP + g] = class c of column first + g; 0 for absent columns."""
+    if count == GROUP:
+        for c in range(n):
+            store(tile, c * GROUP, load(x, c * stride + first))
+    else:
+        none = x.dtype.type(0.0)
+        for c in range(n):
+            store(tile, c * GROUP, load_partial(x, c * stride + first, count, none))
 
 
 @inline
-def sum_of_phases(sums, j):
-    """The sum of the partial sums of column j, in the order of `horizontal_sum`."""
-    near = ((sums[0, j] + sums[8, j]) + (sums[4, j] + sums[12, j])) + (
-        (sums[2, j] + sums[10, j]) + (sums[6, j] + sums[14, j])
-    )
-    far = ((sums[1, j] + sums[9, j]) + (sums[5, j] + sums[13, j])) + (
-        (sums[3, j] + sums[11, j]) + (sums[7, j] + sums[15, j])
-    )
-    return near + far
+def store_tile(tile, first, count, n, stride, out):
+    if count == GROUP:
+        for c in range(n):
+            store(out, c * stride + first, load(tile, c * GROUP))
+    else:
+        for c in range(n):
+            store_partial(out, c * stride + first, count, load(tile, c * GROUP))
 
 
 @inline
-def end_part(facts, sums, temperature):
-    """Add the sums of a part to the total of each column; False if one is special."""
-    for j in range(facts.shape[1]):
-        m, begun, power = np.float64(facts[TOP, j]), facts[BEGUN, j], facts[POWER, j]
-        if not (
-            fits_float32(m, temperature) and reference_exponent(m, temperature) - begun <= REACH
-        ):
-            return False
-        higher = max(power, begun)
-        before = sums[TOTAL, j] * power_of_two(power - higher)
-        sums[TOTAL, j] = before + sum_of_phases(sums, j) * power_of_two(begun - higher)
-        facts[POWER, j] = higher
-        facts[LARGEST, j], facts[NEXT, j] = merge_largest(
-            (facts[LARGEST, j], facts[NEXT, j]), (facts[TOP, j], facts[SECOND, j])
-        )
-    return True
+def copy_column(x, column, n, stride, row):
+    for c in range(n):
+        row[c] = x[c * stride + column]
+    return row[:n]
 
 
 @inline
-def count_ties_of_columns(x, facts):
-    """The number of ties in each column; x is read again if there are any."""
-    one, zero = np.float32(1.0), np.float32(0.0)
-    facts[TIES, :] = one
-    alone = True
-    for j in range(x.shape[1]):
-        alone = alone and facts[NEXT, j] < facts[LARGEST, j]
-    if not alone:
-        facts[TIES, :] = zero
-        for i in range(x.shape[0]):
-            for j in range(0, x.shape[1], LINE):
-                tie = choose(load_line(x[i], j) == load_line(facts[LARGEST], j), one, zero)
-                store(facts[TIES], j, load_line(facts[TIES], j) + tie)
+def all_within(tops, bound):
+    """Are all of them less than `bound` in size? No if one is nan."""
+    v = load(tops, 0)
+    return not any_of(choose(v < bound, choose(v > -bound, 0.0, 1.0), 1.0) > 0.5)
 
 
 @inline
-def scale_columns(facts, sums, temperature):
-    """The constants and factors of `write_columns`."""
-    for j in range(facts.shape[1]):
-        m = np.float64(facts[LARGEST, j])
-        total = sums[TOTAL, j] * power_of_two(facts[POWER, j] - reference_exponent(m, temperature))
-        facts[ORIGIN, j] = exp2_constants(m, temperature)[2]
-        ties = np.float64(facts[TIES, j])
-        store_factors(facts[FACTS:], j, factors_of(total, m, ties, temperature))
+def mark_special(fits, reach, tops, temperature, first, count, special):
+    """Mark the columns that are out of range; are all of them in range?
+
+    reach: In units of |T|, a little less than `fits` allows.
+    """
+    t = of_row(temperature, first)
+    if temperature.size == 1 and fits(0.0, t) and all_within(tops, reach * abs(t)):
+        store(special, 0, splat(0.0))
+        return True
+    plain = True
+    for g in range(GROUP):
+        t = of_row(temperature, min(first + g, first + count - 1))
+        inside = fits(tops[g], t)
+        special[g] = 0.0 if inside else 1.0
+        if not inside:
+            tops[g] = 0.0
+            plain = plain and g >= count
+    return plain
 
 
 @inline
-def column_probability(v, facts, j, beta, beta_lo):
-    factors = (
-        load_line(facts[FACTS], j),
-        load_line(facts[FACTS + 1], j),
-        load_line(facts[FACTS + 2], j),
-        load_line(facts[FACTS + 3], j),
-    )
-    return probability_of_exp(exponential(v, facts, j, beta, beta_lo), factors)
+def begin_tile_of_columns(tile, n, temperature, first, count, group):
+    """(all plain, m): the maxima and constants of a tile; m as in `tiles`."""
+    if first == 0 or temperature.size > 1:
+        set_temperatures(group, temperature, first, first + count)
+    store(group.peaks, 0, load(group.signs, 0))
+    sign = load(group.peaks, 0)
+    top = sign * load(tile, 0)
+    for c in range(1, n):
+        top = larger(sign * load(tile, c * GROUP), top)
+    store(group.tops, 0, to_float64(top))
+    plain = mark_special(fits_float32, 5000.0, group.tops, temperature, first, count, group.special)
+    set_constants(group)
+    return plain, sign * top
 
 
 @inline
-def write_columns(x, out, facts, beta, beta_lo, streamed):
-    n = x.shape[0]
-    for i in range(n):
-        row, upcoming, target = x[i], x[min(i + 1, n - 1)], out[i]
-        for j in range(0, x.shape[1], LINE):
-            prefetch(upcoming, j)
-            p = column_probability(load_line(row, j), facts, j, beta, beta_lo)
-            if streamed:
-                stream(target, j, p)
-            else:
-                store(target, j, p)
+def has_nan(group):
+    sums = load(group.sums, 0)
+    return any_of(sums != sums)
 
 
 @kernel
-def softmax_columns(x, out, temperature, facts, sums, streamed):
-    """A multiple of LINE columns; False, with nothing written, if one of them is special.
+def softmax_of_columns(x, out, temperature, width, n, strides):
+    tile, singles = stack_array(TILE, np.float32), stack_array(SINGLES, np.float32)
+    group = group_of(stack_array(GROUP_FIELDS, np.float64), stack_array(GROUP_SINGLES, np.float32))
+    row, result = stack_array(LONGEST_TILED, np.float32), stack_array(LONGEST_TILED, np.float32)
+    for first in range(0, width, GROUP):
+        count = min(GROUP, width - first)
+        load_tile(x, first, count, n, strides[0], tile)
+        plain, m = begin_tile_of_columns(tile, n, temperature, first, count, group)
+        beta, beta_lo, origin = constants_of_group(group)
+        zero, one = np.float32(0.0), np.float32(1.0)
+        ties, total = splat(zero), splat(0.0)
+        for c in range(n):
+            v = load(tile, c * GROUP)
+            e = exp2_biased32(v, beta, beta_lo, origin)
+            ties = ties + choose(v == m, one, zero)
+            total = total + to_float64(e)
+            store(tile, c * GROUP, e)
+        # The largest terms without their rounding error: the sum may consist of them alone.
+        units, peak = load(group.units, 0) * (1.0 / UNBIAS32), load(group.peaks, 0)
+        total = fma(to_float64(ties), units - to_float64(peak), total)
+        store(group.sums, 0, total)
+        inverse = 1.0 / (total * UNBIAS32)
+        store(singles, 0, inverse)
+        store(singles, GROUP, inverse - to_float64(load(singles, 0)))
+        store(singles, 2 * GROUP, units / total)
+        factors = load(singles, 0), load(singles, GROUP), peak, load(singles, 2 * GROUP)
+        for c in range(n):
+            store(tile, c * GROUP, probability_of_exp(load(tile, c * GROUP), factors))
+        if not plain or has_nan(group):
+            for g in range(count):
+                if is_special(group, g):
+                    column = copy_column(x, first + g, n, strides[0], row)
+                    t = of_row(temperature, first + g)
+                    softmax_row(column, result[:n], t, None, column, False)
+                    for c in range(n):
+                        tile[c * GROUP + g] = result[c]
+        store_tile(tile, first, count, n, strides[1], out)
 
-    `facts` has FACTS + FACTORS rows and `sums` has SUMS. out may be x. If streamed, each row of out
-    must be aligned to a cache line.
-    """
-    x, out, facts, sums = borrowed(x), borrowed(out), borrowed(facts), borrowed(sums)
-    n = x.shape[0]
-    if n > LONGEST_BUFFERED or not 2.0**-90 < temperature < 2.0**90:
-        return False
-    beta, beta_lo, _ = exp2_constants(0.0, temperature)
-    facts[LARGEST, :], facts[NEXT, :], facts[POWER, :] = -np.inf, -np.inf, -np.inf
-    sums[TOTAL, :] = 0.0
-    for p in range(-(-n // ROW_PART)):
-        start, stop = bounds(p, n)
-        part = x[start:stop]
-        if not begin_part(part, facts, temperature):
-            return False
-        sums[:PHASES, :] = 0.0
-        add_column_exponentials(part, facts, beta, beta_lo, sums)
-        if not end_part(facts, sums, temperature):
-            return False
-    count_ties_of_columns(x, facts)
-    scale_columns(facts, sums, temperature)
-    write_columns(x, out, facts, beta, beta_lo, streamed)
-    fence()
-    return True
+
+@kernel
+def log_softmax_of_columns(x, out, temperature, width, n, strides):
+    tile, singles = stack_array(TILE, np.float32), stack_array(SINGLES, np.float32)
+    group = group_of(stack_array(GROUP_FIELDS, np.float64), stack_array(GROUP_SINGLES, np.float32))
+    row, result = stack_array(LONGEST_TILED, np.float32), stack_array(LONGEST_TILED, np.float32)
+    for first in range(0, width, GROUP):
+        count = min(GROUP, width - first)
+        load_tile(x, first, count, n, strides[0], tile)
+        plain, m = begin_tile_of_columns(tile, n, temperature, first, count, group)
+        find_tile_sums(tile, n, m, group)
+        log_sum = log1p_vector((load(group.ties, 0) - 1.0) + load(group.sums, 0))
+        constants = log_constants(log_sum, m, group, singles)
+        for c in range(n):
+            store(tile, c * GROUP, log_probability(load(tile, c * GROUP), constants))
+        if not plain or has_nan(group):
+            for g in range(count):
+                if is_special(group, g):
+                    column = copy_column(x, first + g, n, strides[0], row)
+                    log_softmax_row(column, result[:n], of_row(temperature, first + g), False)
+                    for c in range(n):
+                        tile[c * GROUP + g] = result[c]
+        store_tile(tile, first, count, n, strides[1], out)
+
+
+@kernel
+def logsumexp_of_columns(x, out, temperature, width, n, strides):
+    tile, row = stack_array(TILE, np.float32), stack_array(LONGEST_TILED, np.float32)
+    group = group_of(stack_array(GROUP_FIELDS, np.float64), stack_array(GROUP_SINGLES, np.float32))
+    for first in range(0, width, GROUP):
+        count = min(GROUP, width - first)
+        load_tile(x, first, count, n, strides[0], tile)
+        plain, m = begin_tile_of_columns(tile, n, temperature, first, count, group)
+        find_tile_sums(tile, n, m, group)
+        log_sum = log1p_vector((load(group.ties, 0) - 1.0) + load(group.sums, 0))
+        store_partial(out, first, count, logsumexp_numbers(log_sum, group))
+        if not plain or has_nan(group):
+            for g in range(count):
+                if is_special(group, g):
+                    column = copy_column(x, first + g, n, strides[0], row)
+                    out[first + g] = logsumexp_row(column, of_row(temperature, first + g))
+
+
+# --- float64 --------------------------------------------------------------------------------------
+
+
+@inline
+def begin_tile_of_columns64(tile, n, temperature, first, count, group):
+    """(all plain, m): the maxima and constants of a tile; m as in `tiles64`."""
+    if first == 0 or temperature.size > 1:
+        set_temperatures64(group, temperature, first, first + count)
+    sign = load(group.signs, 0)
+    top = sign * load(tile, 0)
+    for c in range(1, n):
+        top = larger(sign * load(tile, c * GROUP), top)
+    store(group.tops, 0, top)
+    plain = mark_special(fits_float64, 7e8, group.tops, temperature, first, count, group.special)
+    set_constants64(group)
+    return plain, sign * top
+
+
+@kernel
+def softmax_of_columns64(x, out, temperature, width, n, strides):
+    tile = stack_array(TILE64, np.float64)
+    group = group64_of(stack_array(GROUP64_FIELDS, np.float64))
+    row, result = stack_array(LONGEST_TILED64, np.float64), stack_array(LONGEST_TILED64, np.float64)
+    for first in range(0, width, GROUP):
+        count = min(GROUP, width - first)
+        load_tile(x, first, count, n, strides[0], tile)
+        plain, m = begin_tile_of_columns64(tile, n, temperature, first, count, group)
+        beta, beta_lo, origin = line_of_group(group)
+        ties, total, lo = splat(0.0), splat(0.0), splat(0.0)
+        for c in range(n):
+            v = load(tile, c * GROUP)
+            e = exp2_biased64(v, beta, beta_lo, origin)
+            ties = ties + choose(v == m, 1.0, 0.0)
+            total, carry = two_sum(total, e)
+            lo = lo + carry
+            store(tile, c * GROUP, e)
+        store(group.sums, 0, total)
+        store(group.sum_los, 0, lo)
+        store(group.ties, 0, ties)
+        find_inverses64(group)
+        constants = (
+            load(group.logs, 0),
+            load(group.log_los, 0),
+            load(group.peaks, 0),
+            load(group.sums, 0),
+        )
+        for c in range(n):
+            store(tile, c * GROUP, probability64(load(tile, c * GROUP), constants))
+        if not plain or has_nan(group):
+            for g in range(count):
+                if is_special64(group, g):
+                    column = copy_column(x, first + g, n, strides[0], row)
+                    t = of_row(temperature, first + g)
+                    softmax_row(column, result[:n], t, None, column, False)
+                    for c in range(n):
+                        tile[c * GROUP + g] = result[c]
+        store_tile(tile, first, count, n, strides[1], out)
+
+
+@kernel
+def log_softmax_of_columns64(x, out, temperature, width, n, strides):
+    tile = stack_array(TILE64, np.float64)
+    group = group64_of(stack_array(GROUP64_FIELDS, np.float64))
+    row, result = stack_array(LONGEST_TILED64, np.float64), stack_array(LONGEST_TILED64, np.float64)
+    for first in range(0, width, GROUP):
+        count = min(GROUP, width - first)
+        load_tile(x, first, count, n, strides[0], tile)
+        plain, m = begin_tile_of_columns64(tile, n, temperature, first, count, group)
+        log_sum, log_sum_lo = find_tile_logs64(tile, n, m, group)
+        t = load(group.temperatures, 0)
+        beta, beta_lo = dd_div(1.0, 0.0, t)
+        q, q_lo = dd_div(load(group.tops, 0), 0.0, load(group.signs, 0) * t)
+        offset, offset_lo = add_logs(q, q_lo, log_sum, log_sum_lo)
+        constants = beta, beta_lo, offset, offset_lo, m, 0.0 - log_sum
+        for c in range(n):
+            store(tile, c * GROUP, log_probability64(load(tile, c * GROUP), constants))
+        if not plain or has_nan(group):
+            for g in range(count):
+                if is_special64(group, g):
+                    column = copy_column(x, first + g, n, strides[0], row)
+                    log_softmax_row(column, result[:n], of_row(temperature, first + g), False)
+                    for c in range(n):
+                        tile[c * GROUP + g] = result[c]
+        store_tile(tile, first, count, n, strides[1], out)
+
+
+@kernel
+def logsumexp_of_columns64(x, out, temperature, width, n, strides):
+    tile, row = stack_array(TILE64, np.float64), stack_array(LONGEST_TILED64, np.float64)
+    group = group64_of(stack_array(GROUP64_FIELDS, np.float64))
+    for first in range(0, width, GROUP):
+        count = min(GROUP, width - first)
+        load_tile(x, first, count, n, strides[0], tile)
+        plain, m = begin_tile_of_columns64(tile, n, temperature, first, count, group)
+        log_sum = find_tile_logs64(tile, n, m, group)
+        sign = load(group.signs, 0)
+        size = sign * load(group.temperatures, 0)
+        numbers = logsumexp_number64(load(group.tops, 0), size, sign, log_sum)
+        store_partial(out, first, count, numbers)
+        if not plain or has_nan(group):
+            for g in range(count):
+                if is_special64(group, g):
+                    column = copy_column(x, first + g, n, strides[0], row)
+                    out[first + g] = logsumexp_row(column, of_row(temperature, first + g))
