@@ -25,9 +25,7 @@ CELL = re.compile(
 ANSWER = re.compile(r"^<details>\n<summary>Answer</summary>\n(.*?)^</details>\n", re.M | re.S)
 
 # Bold and italic words; code and formulas, in which a star means something else, match as they are.
-EMPHASIS = re.compile(
-    r"`[^`]*`|\$\$.+?\$\$|\$[^$]+\$|\*\*(.+?)\*\*|(?<!\*)\*(?!\*)(.+?)\*", re.S
-)
+EMPHASIS = re.compile(r"`[^`]*`|\$\$.+?\$\$|\$[^$]+\$|\*\*(.+?)\*\*|(?<!\*)\*(?!\*)(.+?)\*", re.S)
 
 # Words by which a page is asked for, beside those of its name and title.
 IDEAS = {
