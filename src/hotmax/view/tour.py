@@ -222,8 +222,8 @@ def show_speed() -> None:
 
 def main() -> None:
     print(f"hotmax {hm.__version__}: logits to probabilities at every temperature")
-    print("The first run compiles the kernels, which takes about 20 seconds; they are kept,")
-    print("so that later runs start at once.", flush=True)
+    print("The first run compiles the kernels, some 20 seconds on a quiet machine; they are")
+    print("kept, so that later runs start at once.", flush=True)
     start = time.perf_counter()
     show_temperatures()
     show_failures()
