@@ -67,7 +67,7 @@ def draw_matrix(ax: Any, matrix: Array, size: float, class_names: tuple[str, ...
     if matrix.shape[0] <= NUMBERED:
         for row, column in np.ndindex(*matrix.shape):
             dark = abs(matrix[row, column]) > 0.6 * size
-            value = matrix[row, column]
+            value = float(matrix[row, column])
             text = f"{round(value, 3) + 0.0:.3f}" if size >= 0.01 else f"{value:.1e}"
             ax.text(column, row, text, ha="center", va="center", fontsize=7,
                     color="white" if dark else "#1b1b1e")  # fmt: skip
