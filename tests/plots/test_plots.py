@@ -278,13 +278,27 @@ def test_ties_and_limits_are_seen():
     figure = plots.plot_sweep(plots.sweep([3.0, 3.0, 2.0], class_names=["cat", "dog", "fox"]))
     upper, lower = figure.axes
     lines = {line.get_label(): line for line in upper.lines}
-    assert lines["cat (3)"].get_linestyle() != "-"
-    assert lines["cat (3)"]._dash_pattern != lines["dog (3)"]._dash_pattern
+    cat, dog = lines["cat, score 3"], lines["dog, score 3"]
+    assert cat.get_linestyle() != "-"
+    assert cat._dash_pattern != dog._dash_pattern
     assert [tick.get_text() for tick in lower.get_xticklabels()][-1] == "\N{INFINITY}"
     plt.close("all")
     some = plots.plot_sweep(plots.sweep([1.0, 2.0], [0.5, 1.0, 2.0]))
     names = [tick.get_text() for tick in some.axes[1].get_xticklabels()]
     assert names == ["0.5", "1", "2"]
+    plt.close("all")
+
+
+def test_numbers_in_pictures_have_one_number_of_decimals():
+    ax = plots.plot_probabilities(plots.probabilities([0.0, -3.0, -9.0]))
+    assert [text.get_text() for text in ax.texts] == ["95.2 %", "4.7 %", "< 0.1 %"]
+    assert ax.get_title(loc="left") == "Softmax of [0, -3, -9]"
+    ax = plots.plot_jacobian(plots.jacobian_map([0.0, -3.0, -9.0], temperature=2.0))
+    assert ax.get_title(loc="left").endswith("at T = 2")
+    assert {len(text.get_text().split(".")[1]) for text in ax.texts} == {3}
+    assert "-0.000" not in {text.get_text() for text in ax.texts}
+    many = plots.plot_probabilities(plots.probabilities(np.linspace(0, 1, 30), temperature=2.0))
+    assert many.get_title(loc="left") == "Softmax of 30 scores at T = 2"
     plt.close("all")
 
 

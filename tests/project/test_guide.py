@@ -111,6 +111,22 @@ def test_panels_and_pages_link_to_each_other():
         assert panel in linked[page], f"{page} does not lead to the panel {panel}"
 
 
+def test_terms_in_bold_are_in_the_glossary():
+    """Short bold text inside a sentence is a term; sentences and run-in headings end in a point."""
+    glossary = (GUIDE / "glossary.md").read_text(encoding="utf-8")
+    words = {
+        word.strip().lower()
+        for entry in re.findall(r"^\| ([^|]+) \|", glossary, re.M)
+        for word in entry.split(",")
+    }
+    known = words | {f"{word}s" for word in words} | {f"{word}es" for word in words}
+    for page in numbered():
+        prose = CELL.sub("", text_of(page))
+        for term in re.findall(r"\*\*([^*]+)\*\*", prose):
+            if len(term.split()) <= 3 and not term.endswith("."):
+                assert term.lower() in known, f"{page}: {term}"
+
+
 def test_pages_link_to_files():
     for path in GUIDE.glob("*.md"):
         for link in re.findall(r"\]\((?!https?:|explorer:)([^)#\s]+)", path.read_text("utf-8")):

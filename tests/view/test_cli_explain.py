@@ -8,7 +8,7 @@ import re
 import pytest
 
 import hotmax as hm
-from hotmax.view.cli.explain import pages
+from hotmax.view.cli.explain import pages, prose
 from hotmax.view.cli.plain_math import plain_math
 
 
@@ -68,7 +68,7 @@ def test_a_page_runs_its_code_and_hides_the_answer(right):
     assert out.startswith("6. Temperature\n")
     assert "p_i(T) = (e^(x_i / T)) / (sum_j e^(x_j / T))" in out
     assert "  | T = 10   [0.30060961 0.33222499 0.3671654 ]" in out
-    assert "[picture: Probabilities of the logits 1, 2, 3" in out
+    assert "[picture: Probabilities of the scores 1, 2, 3" in out
     assert "(--answers shows it.)" in out
     assert "4 / T = 1" not in out
     assert "\0" not in out
@@ -77,6 +77,17 @@ def test_a_page_runs_its_code_and_hides_the_answer(right):
     assert "  | [0.7311 0.2689] [0.5 0.5]" in answered
     data = json.loads(right("explain", "temperature", "--json"))
     assert data["text"] == out.rstrip("\n")
+
+
+def test_pages_fit_a_terminal_and_stars_are_not_taken_for_emphasis():
+    assert prose("one $a \\cdot b$\n\n**Two.** `x * y` and *three*", 60) == (
+        "one a * b\n\nTwo. `x * y` and three"
+    )
+    tex = r"p = \frac{a + b}{c + d}, q = \frac{e + f}{g + h} = 0.25"
+    assert prose(f"$$\n{tex}\n$$", 48).splitlines() == [
+        "    p = (a + b) / (c + d), q = (e + f) / (g + h)",
+        "        = 0.25",
+    ]
 
 
 def test_an_idea_that_is_nowhere(refused):

@@ -33,7 +33,7 @@ def plot_laws(result: Comparison, *, ax: Any = None) -> Any:
     ax.set_xlim(-0.5, len(result.cards) - 0.5)
     ax.set_ylim(len(laws) - 0.4, -0.6)
     ax.xaxis.tick_top()
-    ax.set_title("Which laws hold for whose softmax")
+    ax.set_title("Which laws hold for which softmax")
     ax.tick_params(length=0)
     ax.grid(False, axis="x")
     ax.spines[:].set_visible(False)

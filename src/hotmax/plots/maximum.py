@@ -11,7 +11,7 @@ import numpy as np
 import hotmax as hm
 from hotmax._core.arrays import Array, as_temperature
 from hotmax.plots.probabilities import one_row
-from hotmax.plots.style import BLUE, INK, MUTED, SKY, VERMILION, axes_of, styled
+from hotmax.plots.style import BLUE, INK, MUTED, SKY, VERMILION, axes_of, row_text, styled
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,16 +72,17 @@ def plot_smoothmax_bounds(result: SmoothmaxBounds, *, ax: Any = None) -> Any:
     t, n = result.temperature, result.others.size + 1
     ax.fill_between(result.moving, result.lower, result.upper, color=SKY, alpha=0.25, linewidth=0)
     ax.plot(result.moving, result.upper, color=VERMILION, linestyle=(0, (5, 2)),
-            label=f"max + T log {n}")  # fmt: skip
+            label=f"max + {'' if t == 1.0 else 'T '}log {n}")  # fmt: skip
     ax.plot(result.moving, result.smoothmax, color=BLUE, linewidth=2.2,
-            label="T log sum exp(x / T)")  # fmt: skip
+            label="log sum exp(x)" if t == 1.0 else "T log sum exp(x / T)")  # fmt: skip
     ax.plot(result.moving, result.lower, color=INK, linestyle=(0, (1.5, 1.5)), label="max")
     ax.set_xlim(result.moving[0], result.moving[-1])
     still = ", ".join(f"{x:g}" for x in result.others[:4])
     more = ", ..." if result.others.size > 4 else ""
     ax.set_xlabel(f"one logit; the others stay at {still}{more}")
     ax.set_ylabel("value")
-    ax.set_title(f"A smooth maximum at T = {t:g}")
+    what = "Log-sum-exp" if t == 1.0 else f"The smooth maximum at T = {t:g}"
+    ax.set_title(f"{what} lies between its bounds")
     ax.legend(loc="upper left")
     return ax
 
@@ -151,6 +152,6 @@ def plot_softargmax(result: SoftargmaxSweep, *, ax: Any = None) -> Any:
     ends = result.argmax, result.middle, *result.softargmax
     ax.set_ylim(min(ends) - 0.2 * span, max(ends) + 0.2 * span)
     ax.set_xlabel("temperature")
-    ax.set_ylabel("softargmax")
-    ax.set_title("softargmax: the mean index under softmax")
+    ax.set_ylabel("softargmax, the mean index")
+    ax.set_title(f"softargmax of {row_text(result.logits, 24)} over temperature")
     return ax

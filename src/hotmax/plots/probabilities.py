@@ -22,7 +22,9 @@ from hotmax.plots.style import (
     axes_of,
     figure_of,
     legend_above,
+    percent,
     percent_ticks,
+    row_text,
     shortened,
     styled,
 )
@@ -44,6 +46,11 @@ def names_of(class_names: Sequence[object] | None, count: int) -> tuple[str, ...
     if isinstance(class_names, str) or len(class_names) != count:
         raise ValueError(f"class_names must be a list of {count} names, got {class_names!r}")
     return tuple(map(str, class_names))
+
+
+def at_temperature(temperature: float) -> str:
+    """The end of a title: nothing at temperature 1, which is softmax as it is defined."""
+    return "" if temperature == 1.0 else f" at T = {temperature:g}"
 
 
 # --- one row ----------------------------------------------------------------------------------
@@ -82,20 +89,24 @@ def plot_probabilities(result: Probabilities, *, ax: Any = None) -> Any:
     positions = np.arange(p.size)
     ax.bar(positions, p, color=SKY, width=0.8 if p.size <= 40 else 1.0)
     uniform = 1.0 / p.size
-    label = f"uniform, {100 * uniform:.3g} %"
+    label = f"uniform (all equal): {percent(uniform)}"
+    top = 1.12 * max(float(p.max()), uniform)
     ax.axhline(uniform, color=VERMILION, linewidth=1.2, dashes=(5, 2), label=label)
     if p.size <= 12:
         for place, value in enumerate(p):
-            text = f"{100 * value:.3g} %"
-            at = uniform if 0.0 < uniform - value < 0.06 else value  # not through the line
-            ax.annotate(text, (place, at), (0, 3), textcoords="offset points", ha="center",
+            # A label that the line would strike through goes into the bar, or above the line.
+            struck = 0.0 < uniform - value < 0.09 * top
+            inside = struck and value > 0.12 * top
+            at, above = (uniform, 6) if struck and not inside else (value, 3)
+            ax.annotate(percent(value), (place, at), (0, -3 if inside else above), ha="center",
+                        va="top" if inside else "bottom", textcoords="offset points",
                         fontsize=8)  # fmt: skip
         ax.set_xticks(positions, [shortened(name, 10) for name in result.class_names])
-    ax.set_ylim(0, 1.12 * max(float(p.max()), uniform))
+    ax.set_ylim(0, top)
     ax.set_xlim(-0.6, p.size - 0.4)
     ax.set_xlabel("class")
     ax.set_ylabel("probability")
-    ax.set_title(f"Probabilities at T = {result.temperature:g}")
+    ax.set_title(f"Softmax of {row_text(result.logits)}{at_temperature(result.temperature)}")
     legend_above(ax)
     ax.grid(False, axis="x")
     return ax
@@ -156,7 +167,7 @@ def plot_shift_and_scale(result: ShiftAndScale, *, figure: Any = None) -> Any:
         panel.bar(np.arange(count), p, color=SKY)
         if count <= 6:
             for at, value in enumerate(p):
-                panel.annotate(f"{100 * value:.3g} %", (at, value), (0, 3), ha="center",
+                panel.annotate(percent(value), (at, value), (0, 3), ha="center",
                                textcoords="offset points", fontsize=8)  # fmt: skip
         if count <= 12:
             panel.set_xticks(range(count), [shortened(name, 8) for name in result.class_names])
@@ -266,7 +277,8 @@ def plot_sweep(result: Sweep, *, figure: Any = None) -> Any:
     few = int(inner.sum()) <= 15
     for c, i in rank.items():
         color, marker = COLORS[i], MARKERS[i]
-        label = f"{shortened(result.class_names[c], 12)} ({result.logits[c]:g})"
+        name = shortened(result.class_names[c], 12)
+        label = f"{'class ' if name.isdigit() else ''}{name}, score {result.logits[c]:.4g}"
         upper.plot(
             t[inner], p[inner, c], color=color, linestyle=dashes[c], label=label,
             marker=marker if few else "", markersize=3,
@@ -298,18 +310,19 @@ def plot_sweep(result: Sweep, *, figure: Any = None) -> Any:
     upper.tick_params(labelbottom=False)
     upper.set_ylim(-0.02, 1.02)
     upper.set_ylabel("probability")
-    upper.set_title("The same logits at every temperature")
-    upper.legend(title="class (logit)", title_fontsize=8, loc="upper right", labelspacing=0.25,
-                 bbox_to_anchor=(0.9 if has[1] else 1.0, 1.0))  # fmt: skip
+    upper.set_title("The same scores at every temperature")
+    upper.legend(loc="upper right", labelspacing=0.25,
+                 bbox_to_anchor=(0.93 if has[1] else 1.0, 1.0))  # fmt: skip
     most = float(np.log(result.logits.size))
     lower.set_ylim(0, max(1.4 * most, 0.1))
     lower.axhline(most, color=MUTED, linewidth=0.8, dashes=(4, 3))
     lower.annotate(
-        f"log {result.logits.size}, all alike", (0.13, most), (0, 2), fontsize=8, color=INK,
+        f"log {result.logits.size}: all equal", (0.13, most), (0, 2), fontsize=8, color=INK,
         xycoords=lower.get_yaxis_transform(), textcoords="offset points",
     )  # fmt: skip
-    lower.set_ylabel("entropy")
-    lower.set_xlabel("temperature")
+    lower.set_ylabel("entropy (nats)")
+    apart = " and ".join(n for n, there in zip(("0", "\N{INFINITY}"), has, strict=True) if there)
+    lower.set_xlabel(f"temperature (log scale{f'; {apart} set apart' if apart else ''})")
     return figure
 
 
@@ -358,13 +371,13 @@ def plot_contour(result: Contour, *, ax: Any = None) -> Any:
     lines = ax.contour(
         result.x, result.y, result.probability, marks, colors=shades, linewidths=widths
     )
-    ax.clabel(lines, fmt=lambda level: f"{level:g}", fontsize=7)
+    ax.clabel(lines, fmt=lambda level: f"{100 * level:.0f} %", fontsize=7)
     ax.set_aspect("equal")
     ax.grid(False)
-    ax.set_xlabel("logit of class 0")
-    ax.set_ylabel("logit of class 1")
-    ax.set_title(f"Probability of class 1 at T = {result.temperature:g}")
-    bar = ax.figure.colorbar(filled, ax=ax, fraction=0.05, ticks=[0, 0.25, 0.5, 0.75, 1])
+    ax.set_xlabel("score of class 0")
+    ax.set_ylabel("score of class 1")
+    ax.set_title(f"Probability of class 1 from two scores{at_temperature(result.temperature)}")
+    bar = ax.figure.colorbar(filled, ax=ax, fraction=0.05, ticks=levels)
     bar.outline.set_visible(False)
     percent_ticks(bar.ax.yaxis)
     return ax

@@ -36,9 +36,9 @@ def plot_coefficients(result: RegressionSummary, *, ax: Any = None, intercept: b
     ax.axvline(0.0, color=MUTED, linewidth=1, zorder=0)
     ax.set_yticks(positions, [result.names[i] for i in shown])
     ax.set_ylim(-0.6, len(shown) - 0.4)
-    ax.set_xlabel(f"coefficient, with its {result.level:.0%} interval")
+    ax.set_xlabel(f"coefficient, with its {100 * result.level:g} % interval")
     against = "the mean of all classes" if result.base is None else f"class {result.base}"
-    ax.set_title(f"Coefficients against {against}", loc="left", fontsize=10)
+    ax.set_title(f"Coefficients against {against}")
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
     ax.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))

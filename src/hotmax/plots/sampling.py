@@ -57,7 +57,7 @@ def plot_frequencies(result: Frequencies, *, figure: Any = None) -> Any:
         panel.set_ylim(0.0, 1.25)
         panel.set_yticks(np.linspace(0, 1, 5))
         percent_ticks(panel.yaxis)
-    figure.suptitle("What is drawn at each temperature, and its probability p")
+    figure.suptitle("How often each class is drawn, beside its probability p")
     panels[0].set_ylabel(f"share of {result.draws} draws")
     panels[-1].legend(loc="upper right", handlelength=1.2, fontsize=7)
     return figure

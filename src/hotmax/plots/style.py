@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
@@ -114,6 +114,18 @@ def figure_of(figure: Any, width: float, height: float) -> Any:
 def percent_ticks(axis: Any) -> None:
     """Label the ticks of an axis of shares in percent."""
     axis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")
+
+
+def percent(share: float) -> str:
+    """A share in percent, with one decimal; what would round to 0 without being 0 says so."""
+    return "< 0.1 %" if 0.0 < share < 0.0005 else f"{100 * share:.1f} %"
+
+
+def row_text(x: Iterable[float], most: int = 40) -> str:
+    """A row as it is written in code, or how many scores it has if it does not fit in a title."""
+    numbers = [f"{value:.4g}" for value in x]
+    text = f"[{', '.join(numbers)}]"
+    return text if len(text) <= most else f"{len(numbers)} scores"
 
 
 def inline_picture(draw: Callable[..., object], title: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import hotmax as hm
 from hotmax._core.arrays import Array, refuse_masked
 from hotmax._core.checks import as_integer
-from hotmax.plots.probabilities import names_of, one_row
+from hotmax.plots.probabilities import at_temperature, names_of, one_row
 from hotmax.plots.style import (
     BLUE,
     COLORS,
@@ -67,8 +67,10 @@ def draw_matrix(ax: Any, matrix: Array, size: float, class_names: tuple[str, ...
     if matrix.shape[0] <= NUMBERED:
         for row, column in np.ndindex(*matrix.shape):
             dark = abs(matrix[row, column]) > 0.6 * size
-            ax.text(column, row, f"{matrix[row, column]:.2g}", ha="center", va="center",
-                    fontsize=7, color="white" if dark else "#1b1b1e")  # fmt: skip
+            value = float(matrix[row, column])
+            text = f"{round(value, 3) + 0.0:.3f}" if size >= 0.01 else f"{value:.1e}"
+            ax.text(column, row, text, ha="center", va="center", fontsize=7,
+                    color="white" if dark else "#1b1b1e")  # fmt: skip
     if matrix.shape[0] <= 12:
         names = [shortened(name, 8) for name in class_names]
         ax.set_xticks(range(len(names)), names)
@@ -87,7 +89,7 @@ def plot_jacobian(result: JacobianMap, *, ax: Any = None) -> Any:
     image = draw_matrix(ax, j, max(float(np.abs(j).max()), 1e-300), result.class_names)
     ax.set_xlabel("by the logit of class")
     ax.set_ylabel("derivative of p of class")
-    ax.set_title(f"How each p responds to each logit (T = {result.temperature:g})")
+    ax.set_title(f"How each p responds to each logit{at_temperature(result.temperature)}")
     bar = ax.figure.colorbar(image, ax=ax, fraction=0.05)
     bar.outline.set_visible(False)
     return ax
@@ -142,10 +144,11 @@ def plot_hessian(result: HessianMap, *, figure: Any = None) -> Any:
     for panel, matrix, name in zip(panels, result.hessian, result.class_names, strict=True):
         image = draw_matrix(panel, matrix, size, result.class_names)
         panel.set_title(f"p of class {shortened(name, 8)}")
-        panel.set_xlabel("one logit")
+        panel.set_xlabel("by the logit of class")
     for panel in panels[::columns]:
-        panel.set_ylabel("another logit")
-    figure.suptitle(f"Second derivatives of each p by two logits (T = {result.temperature:g})")
+        panel.set_ylabel("and by that of class")
+    at = at_temperature(result.temperature)
+    figure.suptitle(f"Second derivatives of each p by two logits{at}")
     bar = figure.colorbar(image, ax=list(panels), fraction=0.05)
     bar.outline.set_visible(False)
     return figure
@@ -209,7 +212,7 @@ def plot_residuals(result: Residuals, *, figure: Any = None) -> Any:
     lower.bar(place, result.gradient, 0.6, color=colors)
     for at, g in zip(place, result.gradient, strict=True):
         if count <= 12:
-            lower.annotate(f"{g:+.2g}", (at, g), (0, 3 if g >= 0 else -3), ha="center",
+            lower.annotate(f"{g:+.2f}", (at, g), (0, 3 if g >= 0 else -3), ha="center",
                            va="bottom" if g >= 0 else "top", textcoords="offset points",
                            fontsize=8)  # fmt: skip
     lower.axhline(0, color=INK, linewidth=0.8)
@@ -264,7 +267,7 @@ def plot_slope(result: Slope, *, ax: Any = None) -> Any:
                     textcoords="offset points", ha=align, fontsize=8, color=VERMILION)  # fmt: skip
     ax.set_xlim(-0.02, 1.02)
     ax.set_ylim(0, 0.29)
-    ax.set_xlabel("p")
+    ax.set_xlabel("probability p")
     ax.set_ylabel("derivative by its own logit, p (1 - p)")
     ax.set_title("A sure softmax passes no gradient on")
     return ax
@@ -393,7 +396,7 @@ def plot_smoothing(result: Smoothing, *, ax: Any = None) -> Any:
     ax.plot([], [], "o", color=MUTED, label="minimum")
     ax.set_xlim(result.margin[0], result.margin[-1])
     ax.set_ylim(0, None)
-    ax.set_xlabel(f"right logit above the other {result.num_classes - 1}")
+    ax.set_xlabel(f"margin: the right logit above the other {result.num_classes - 1}")
     ax.set_ylabel("cross entropy, nats")
     ax.set_title("With label smoothing, more certainty costs in the end")
     ax.legend(loc="upper right")

@@ -159,7 +159,7 @@ def show_losses() -> None:
     print(f"  its gradient, p - y {numbers(gradient)}")
     print("\nThe right class leads by 40, and the loss is small, not 0:")
     sure = np.array([0.0, -40.0])
-    print(f"  usual   {float(-usual_log_softmax(sure)[0]):g}")
+    print(f"  usual   {abs(float(usual_log_softmax(sure)[0])):g}")
     print(f"  hotmax  {float(hm.cross_entropy(sure, 0)):g}")
     print("\nA softmax that is sure passes no gradient on: the largest entry of its Jacobian")
     for scale in (1, 10, 100):
@@ -179,6 +179,7 @@ def show_sampling() -> None:
         print(f"  {name:<9} keeps the classes {kept.tolist()}")
     rows = np.tile(x, (3, 1))
     alone, batch = hm.sample(x, seed=7, step=2), hm.sample(rows, seed=[5, 6, 7], step=2)
+    print("a draw depends on its row, seed and step, and not on the rows beside it:")
     print(f"  seed 7, step 2: class {int(alone)} alone, class {int(batch[2])} as row 2 of a batch")
 
 
@@ -221,8 +222,8 @@ def show_speed() -> None:
 
 def main() -> None:
     print(f"hotmax {hm.__version__}: logits to probabilities at every temperature")
-    print("The first run compiles the kernels, which takes about 20 seconds; they are kept,")
-    print("so that later runs start at once.", flush=True)
+    print("The first run compiles the kernels, some 20 seconds on a quiet machine; they are")
+    print("kept, so that later runs start at once.", flush=True)
     start = time.perf_counter()
     show_temperatures()
     show_failures()
@@ -232,10 +233,9 @@ def main() -> None:
     show_attention()
     show_speed()
     print(f"\nThe tour took {time.perf_counter() - start:.1f} s.")
-    print(
-        "Next: `hotmax explain` for the guide on the terminal, `make docs-open` for all of it with"
-    )
-    print("pictures, `make accuracy` and `make bench` for comparisons with SciPy, PyTorch and JAX.")
+    print("Next: `hotmax explain` for the guide on the terminal, `make docs-open` for all of")
+    print("it with pictures, `make accuracy` and `make bench` for comparisons with SciPy,")
+    print("PyTorch and JAX.")
 
 
 if __name__ == "__main__":

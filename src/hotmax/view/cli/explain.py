@@ -24,6 +24,9 @@ CELL = re.compile(
 )
 ANSWER = re.compile(r"^<details>\n<summary>Answer</summary>\n(.*?)^</details>\n", re.M | re.S)
 
+# Bold and italic words; code and formulas, in which a star means something else, match as they are.
+EMPHASIS = re.compile(r"`[^`]*`|\$\$.+?\$\$|\$[^$]+\$|\*\*(.+?)\*\*|(?<!\*)\*(?!\*)(.+?)\*", re.S)
+
 # Words by which a page is asked for, beside those of its name and title.
 IDEAS = {
     "01": "softmax, logits, classification, one-hot, definition",
@@ -156,22 +159,32 @@ def shown_cell(code: str, names: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
+def formula(line: str, width: int) -> str:
+    """A formula in lines of at most `width`, broken after commas and before signs of relation."""
+    held = re.sub(r"(?<!,) (?!(?:=|>=|<=|!=|->) )", "\N{NO-BREAK SPACE}", line)
+    broken = textwrap.fill(
+        held, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
+    return broken.replace("\N{NO-BREAK SPACE}", " ")
+
+
 def prose(text: str, width: int) -> str:
     """Markdown as plain text: headings underlined, formulas typed out, links by their words."""
+    text = EMPHASIS.sub(lambda m: m[1] or m[2] or m[0], text)
     text = re.sub(
         r"^\$\$\n(.*?)\n\$\$", lambda m: "\0" + plain_math(m[1]).replace("\n", "\0"), text,
         flags=re.M | re.S,
     )  # fmt: skip
     text = re.sub(r"\$([^$]+)\$", lambda m: plain_math(m[1]), text)
     text = re.sub(r"\[([^\]]+)\]\([^)\s]+\)", r"\1", text)
-    text = re.sub(r"\*\*(.+?)\*\*|(?<!\*)\*(?!\*)(.+?)\*", lambda m: m[1] or m[2], text, flags=re.S)
     parts = []
     for block in re.split(r"\n\s*\n", text):
         block = block.strip("\n")
         if heading := re.match(r"#+ (.*)", block):
             parts.append(f"{heading[1]}\n{'-' * len(heading[1])}")
         elif block.startswith("\0"):
-            parts.append(textwrap.indent(block.strip("\0").replace("\0", "\n"), "    "))
+            lines = (formula(line, width - 4) for line in block.strip("\0").split("\0"))
+            parts.append(textwrap.indent("\n".join(lines), "    "))
         elif block.startswith("- "):
             items = re.split(r"^- ", block, flags=re.M)[1:]
             parts.append("\n".join(
