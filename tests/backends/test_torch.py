@@ -118,6 +118,61 @@ def test_a_large_derivative_at_an_absent_class_does_not_count():
         assert by_x[0, 2] == 0
 
 
+def special_logits(rows, classes, dtype):
+    """Random rows, some with -inf, with +inf, with a nan, and with nothing else than -inf."""
+    x = (logits(rows, classes) * 5).to(dtype)
+    x[1::7, 1::2] = -INF
+    x[2::7, ::3] = INF
+    x[3::7, -1] = math.nan
+    x[4::7] = -INF
+    return x
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("temperature", [0.5, -1.5, 0.0, 1e-42, 1e42])
+def test_a_rows_derivative_is_the_same_in_every_batch(dtype, temperature):
+    """Alone, among many rows shared by threads, and with a temperature for each row."""
+    before = hm.get_threads()
+    hm.set_threads(2)
+    try:
+        for classes in (3, 37, 700):
+            x = special_logits(40_000 // classes, classes, dtype).requires_grad_()
+            g = logits(*x.shape, seed=1).to(dtype)
+            g[:, 1] = INF
+            together = torch.autograd.grad(hm.softmax(x, temperature=temperature), x, g)[0]
+            each = torch.full((len(x), 1), temperature, dtype=torch.float64)
+            apart = torch.autograd.grad(hm.softmax(x, temperature=each), x, g)[0]
+            torch.testing.assert_close(apart, together, rtol=0, atol=0, equal_nan=True)
+            for r in range(14):
+                row = x.detach()[r].clone().requires_grad_()
+                alone = torch.autograd.grad(hm.softmax(row, temperature=temperature), row, g[r])[0]
+                torch.testing.assert_close(alone, together[r], rtol=0, atol=0, equal_nan=True)
+    finally:
+        hm.set_threads(before)
+
+
+def test_derivatives_that_lie_anyhow_in_memory():
+    """The gradient of a sum is one number without strides, and a transpose has its own."""
+    x = logits(300, 70).float().requires_grad_()
+    g = logits(70, 300, seed=1).float()
+    straight = torch.autograd.grad(hm.softmax(x), x, g.T.contiguous())[0]
+    for point, cotangent in ((x, g.T), (x.detach().T.clone().T.requires_grad_(), g.T)):
+        found = torch.autograd.grad(hm.softmax(point), point, cotangent)[0]
+        assert torch.equal(found, straight)
+    total = torch.autograd.grad(hm.softmax(x)[:, :1].expand(-1, 70).sum(), x)[0]
+    first = torch.autograd.grad(70 * torch.softmax(x, -1)[:, 0].sum(), x)[0]
+    torch.testing.assert_close(total, first, rtol=1e-4, atol=1e-6)
+    assert torch.autograd.grad(hm.softmax(x).sum(), x)[0].abs().max() < 1e-7
+    many = x.detach().reshape(2, 3, 2, 5, 5, 70).requires_grad_()
+    by_many = torch.autograd.grad(hm.softmax(many), many, g.T.reshape(many.shape))[0]
+    assert torch.equal(by_many.reshape(x.shape), straight)
+    number = torch.tensor(0.7, dtype=torch.float64)
+    for temperature in (number, number.expand(300, 1), number.repeat(1, 300).T):
+        found = torch.autograd.grad(hm.softmax(x, temperature=temperature), x, g.T)[0]
+        wanted = torch.autograd.grad(hm.softmax(x, temperature=0.7), x, g.T)[0]
+        assert torch.equal(found, wanted)
+
+
 def test_nan_stays_visible_in_derivatives():
     x = torch.tensor([[0.0, math.nan], [0.0, 1.0]], requires_grad=True)
     (by_x,) = torch.autograd.grad(hm.softmax(x)[:, 0].sum(), x)

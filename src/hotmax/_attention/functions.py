@@ -10,6 +10,7 @@ from hotmax._attention import generic
 from hotmax._attention.forward import attention_forward, for_weights
 from hotmax._attention.heads import Heads, Tile
 from hotmax._attention.kernel_gradient import ATTENTION_GRADIENT
+from hotmax._attention.one_query import attend_one_query
 from hotmax._backends.operation import NATIVE, NOT_DASK, dispatch, operation
 from hotmax._core.arrays import Array
 from hotmax._core.checks import as_bool
@@ -80,6 +81,10 @@ def attention(
     """
     if type(q) not in NATIVE:
         return dispatch(attention, locals())
+    if where is None and bias is None and sink is None and return_logsumexp is False:
+        result = attend_one_query(q, k, v, causal, scale, temperature)
+        if result is not None:
+            return result
     return_logsumexp = as_bool(return_logsumexp, "return_logsumexp")
     heads = Heads(
         q,

@@ -100,8 +100,9 @@ class Torch(Backend):
             found = torch.autograd.grad(out, list(at.values()), g, create_graph=create)
         return dict(zip(at, found, strict=True))
 
-    def call_everyday(self, operation: ArrayOperation, arguments: Arguments) -> Any:
-        return torch_softmax.run_everyday(operation, arguments)
+    call_everyday = staticmethod(
+        torch_softmax.run_everyday
+    )  # a call costs a tenth of a microsecond
 
     def call(self, operation: ArrayOperation, arguments: Arguments) -> Any:
         return_grad = arguments.pop("return_grad", False)

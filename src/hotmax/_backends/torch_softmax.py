@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import array_api_compat.torch as xp
-import numpy as np
 import torch
 from torch.autograd import forward_ad
 
@@ -21,12 +20,11 @@ from hotmax._backends.operation import OPERATIONS
 from hotmax._backends.protocol import Arguments, ArrayOperation
 from hotmax._backends.torch_tensors import is_batched, is_compiling, is_wrapped
 from hotmax._core.arrays import Array
-from hotmax._core.kernel_choice import address_of_kernel
+from hotmax._core.kernel_choice import compute_all, route_of
 from hotmax._core.row_functions import LAST, SMALL
-from hotmax._core.rows import STEP
-from hotmax._core.threads import for_ranges
-from hotmax._kernels.pool.calls import address_call, pullback_call
-from hotmax._kernels.softmax.pullback import softmax_pullback
+from hotmax._core.threads import share_rows
+from hotmax._kernels.pool.calls import address_call
+from hotmax._kernels.softmax.pullback import softmax_pullback64_job, softmax_pullback_job
 
 
 def run_family(operation: ArrayOperation, arguments: Arguments) -> torch.Tensor:
@@ -79,9 +77,7 @@ def run_everyday(operation: ArrayOperation, arguments: Arguments) -> torch.Tenso
     if x.requires_grad and is_grad_enabled():
         if operation.reduces:
             return None
-        result: torch.Tensor = Differentiable.apply(
-            x, temperature, None, operation.name, (x.ndim - 1,)
-        )
+        result: torch.Tensor = Differentiable.apply(x, temperature, None, operation.name, None)
         return result
     return compute_everyday(operation, x, temperature)
 
@@ -89,15 +85,18 @@ def run_everyday(operation: ArrayOperation, arguments: Arguments) -> torch.Tenso
 def compute_everyday(
     operation: ArrayOperation, x: torch.Tensor, temperature: float
 ) -> torch.Tensor:
-    if x.nbytes > SMALL:
-        values = operation.function(x.detach().numpy(), temperature=temperature)
-        return torch.from_numpy(values) if type(values) is np.ndarray else x.new_tensor(values)
-    # Only addresses go to a kernel: a view for NumPy and one back would take twice as long.
+    kernels: Any = operation.kernels
     out = x.new_empty(x.shape[:-1]) if operation.reduces else empty_like(x)
+    if x.nbytes > SMALL:
+        target = out.view(-1) if operation.reduces else out
+        compute_all(kernels, x.detach().numpy(), target.numpy(), temperature)
+        return out
+    # Only addresses go to a kernel: a view for NumPy and one back would take twice as long.
     classes = x.shape[-1]
-    function = address_of_kernel(operation.kernels, x)  # type: ignore[arg-type]
-    at = x.data_ptr(), out.data_ptr()
-    address_call()(function, *at, x.numel() // classes, classes, temperature)
+    known = kernels.addresses32 if x.dtype is FLOAT32 else kernels.addresses64
+    function = known.get(classes) or route_of(kernels, x.dtype is FLOAT32, classes)
+    rows = x.numel() // classes
+    address_call()(function, x.data_ptr(), out.data_ptr(), rows, classes, temperature, 0, 0)
     return out
 
 
@@ -146,70 +145,79 @@ def compute_family(
 
 
 class Differentiable(torch.autograd.Function):
-    """A function of x and temperature, whose derivatives can be differentiated again."""
+    """A function of x and temperature, whose derivatives can be differentiated again.
+
+    `axes` is None for an everyday tensor, its last axis, and a number for the temperature.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, x: Any, temperature: Any, where: Any, name: str, axes: tuple[int, ...]
+        ctx: Any, x: Any, temperature: Any, where: Any, name: str, axes: tuple[int, ...] | None
     ) -> Any:
+        ctx.name, ctx.axes = name, axes
+        if axes is None:
+            y = compute_everyday(OPERATIONS[name], x, temperature)
+            ctx.number = temperature
+            ctx.save_for_backward(x, None, None, y)
+            return y
         y = compute_family(x, temperature, where, name, axes)
         if not is_compiling() and y._is_view():  # torch forbids to change such a result in place
             y = y.clone()
         ctx.number = None if isinstance(temperature, torch.Tensor) else temperature
         ctx.save_for_backward(x, temperature if ctx.number is None else None, where, y)
-        ctx.name, ctx.axes = name, axes
         return y
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
         by_temperature = ctx.needs_input_grad[1]
         x, saved, where, y = ctx.saved_tensors  # read once: checkpoints allow no second time
+        axes = (x.ndim - 1,) if ctx.axes is None else ctx.axes
         temperature = saved if ctx.number is None else ctx.number
         if (
             ctx.name == "softmax"
             and not by_temperature
-            and not torch.is_grad_enabled()
-            and ctx.axes == (x.ndim - 1,)
+            and not is_grad_enabled()
             and where is None
-            and all(map(tensors.is_direct, (x, y, g)))
+            and axes == (x.ndim - 1,)
+            and tensors.is_direct(x)
+            and tensors.is_direct(y)
+            and tensors.is_direct(g)
             and not is_batched(g)
+            and x.shape == y.shape  # unless x.data has been replaced
         ):
-            if saved is None and x.nbytes <= SMALL and all(map(is_everyday, (x, y, g))):
-                return pull_back_small(x, y, g, ctx.number), None, None, None, None
-            numbers = [ctx.number] if saved is None else saved.detach().double().numpy().reshape(-1)
-            return softmax_vjp_by_kernel(x, y, g, np.asarray(numbers)), None, None, None, None
+            if saved is not None:
+                temperature = saved.detach().double().contiguous().numpy().reshape(-1)
+            return pull_back(x, y, g, temperature), None, None, None, None
 
         def function(name: str) -> torch.Tensor:
-            return y if name == ctx.name else family_value(name, x, temperature, where, ctx.axes)
+            return y if name == ctx.name else family_value(name, x, temperature, where, axes)
 
-        layout = Layout(tuple(x.shape), ctx.axes)
+        layout = Layout(tuple(x.shape), axes)
         point = DerivativePoint(xp, x, temperature, where, layout, function)
         by_x, by_t = pull(ctx.name, point, g, by_temperature)
         return by_x, by_t, None, None, None
 
 
-def pull_back_small(
-    x: torch.Tensor, p: torch.Tensor, g: torch.Tensor, temperature: float
+def laid_out(x: torch.Tensor) -> torch.Tensor:
+    """x as kernels read it."""
+    if x.is_contiguous() and not x.is_neg():
+        return x
+    return x.detach().resolve_neg().contiguous()
+
+
+def pull_back(
+    x: torch.Tensor, p: torch.Tensor, g: torch.Tensor, temperature: float | Array
 ) -> torch.Tensor:
-    """The derivative of softmax by x; p, a result of ours, is laid out as x is."""
-    out, classes = empty_like(x), x.shape[-1]
-    at = x.data_ptr(), p.data_ptr(), g.data_ptr(), out.data_ptr()
-    pullback_call(x.dtype is FLOAT32)(*at, x.numel() // classes, classes, temperature)
+    """The derivative of softmax by x, from its result p: in one visit to each row."""
+    x, p, g = laid_out(x), laid_out(p), laid_out(g)
+    out, size = empty_like(x), x.numel()
+    if not size:
+        return out
+    entry = softmax_pullback_job if x.dtype is FLOAT32 else softmax_pullback64_job
+    others = p.data_ptr(), g.data_ptr()
+    if type(temperature) is float and out.nbytes <= SMALL:
+        rows = size // (classes := x.shape[-1]), classes
+        address_call()(entry.address, x.data_ptr(), out.data_ptr(), *rows, temperature, *others)
+    else:
+        share_rows(entry.address, x.detach().numpy(), out.numpy(), temperature, others=others)
     return out
-
-
-def softmax_vjp_by_kernel(
-    x: torch.Tensor, p: torch.Tensor, g: torch.Tensor, temperature: Array
-) -> torch.Tensor:
-    """The derivative of softmax by x, in one visit to each row."""
-    result = np.empty(x.shape, p.detach().numpy().dtype)
-    if result.size:
-        n = result.shape[-1]
-        rows = [a.detach().resolve_neg().numpy().reshape(-1, n) for a in (x, p, g)]
-        out = result.reshape(-1, n)
-
-        def work(start: int, stop: int) -> None:
-            softmax_pullback(*rows, out, temperature, start, stop)
-
-        for_ranges(work, len(out), max(1, STEP // n))
-    return torch.from_numpy(result)

@@ -30,7 +30,7 @@ import numpy as np
 
 from hotmax._core.thread_settings import check_count, default_count, patience_of
 from hotmax._kernels.pool import calls
-from hotmax._kernels.pool.jobs import FIELDS
+from hotmax._kernels.pool.jobs import FIELDS, OTHERS
 from hotmax._kernels.pool.serving import DONE, STATE_FIELDS, SUMMONS, TAKEN, WAITING
 from hotmax._kernels.pool.staged import STAGED_FIELDS
 from hotmax._kernels.simd import WIDTH
@@ -241,7 +241,15 @@ def _helpers(task: Callable[[], None], count: int) -> list[_Job]:
     return jobs
 
 
-def share_rows(function: int, x: Any, out: Any, temperature: Any, streamed: bool = False) -> None:
+def share_rows(
+    function: int,
+    x: Any,
+    out: Any,
+    temperature: Any,
+    streamed: bool = False,
+    others: tuple[int, ...] = (),
+    row_work: int = 0,
+) -> None:
     """Compute the rows of x, a contiguous array with the classes last, over threads.
 
     Args:
@@ -249,18 +257,23 @@ def share_rows(function: int, x: Any, out: Any, temperature: Any, streamed: bool
         x, out: Contiguous arrays of float32 or float64; out has an entry for each entry or row.
         temperature: A float, or a contiguous array of float64, one for all rows or one for each.
         streamed: Whether to write past the caches.
+        others: What the function finds at OTHERS in its job, such as addresses of further inputs.
+        row_work: How many numbers are read for a row, if they are not those of x.
 
     After Ctrl-C no further range of rows is begun, and the exception is raised once the running
     ones have finished.
     """
     size, classes = x.size, x.shape[-1]
     rows = size // classes
+    work = row_work or classes
     if x.ndim > calls.MOST_DIMENSIONS:
         x, out = x.reshape(rows, classes), out if out.ndim == 1 else out.reshape(rows, classes)
-    step = _step_of(rows, classes, WIDTH)  # short rows are computed WIDTH at a time
+    step = _step_of(rows, work, WIDTH)  # short rows are computed WIDTH at a time
     job = np.zeros(FIELDS, np.int64)
+    if others:
+        job[OTHERS : OTHERS + len(others)] = others
     call = calls.shared_call(x.dtype, x.ndim, out.ndim, type(temperature) is not float)
-    pool = _awake_pool(size) if step < rows else _ALONE
+    pool = _awake_pool(rows * work) if step < rows else _ALONE
     try:
         status = call(pool.state, function, job, x, out, temperature, step, streamed)
         _finish(pool, function, job, status)

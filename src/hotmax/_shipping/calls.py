@@ -324,6 +324,12 @@ def run_libraries(name: str) -> None:
             run_library(convert, kind, shape)
 
 
+def run_one_query() -> None:
+    """One query of each head has a kernel of its own, for whole vectors of features."""
+    q, k, v = (Scene((2, length, 16), "float32").array(length) for length in (1, 5, 7))
+    hm.attention(q, k, v[:, :5].copy())
+
+
 def run_library(convert: Callable[[Any], Any], kind: str, shape: tuple[int, int]) -> None:
     for name, declared in OPERATIONS.items():
         scene = Scene((2, 3, 5, 4) if declared.first == "q" else shape, kind)
@@ -345,6 +351,7 @@ def run_library(convert: Callable[[Any], Any], kind: str, shape: tuple[int, int]
 
 SPECIAL: dict[str, Callable[[], None]] = {
     "dimensions": run_dimensions,
+    "attention of one query": run_one_query,
     "report": run_report,
     "docstrings": run_docstrings,
     "Sampler, beam_search": run_sampler,

@@ -15,7 +15,6 @@ from hotmax._kernels.compiler.compiling import python_entry
 from hotmax._kernels.pool.jobs import compute_alone, compute_at, compute_small
 from hotmax._kernels.pool.serving import abandon_job, continue_job, serve, share_job
 from hotmax._kernels.pool.staged import share_staged
-from hotmax._kernels.softmax.pullback import pull_back_at32, pull_back_at64
 
 Call = Callable[..., Any]
 # Each number of dimensions is a call of its own, compiled and shipped. Arrays with more dimensions
@@ -45,15 +44,11 @@ def small_call(dtype: np.dtype[Any], dimensions: int, out_dimensions: int) -> Ca
 
 @cache
 def address_call() -> Call:
-    """(function, x, out, rows, classes, temperature): arrays that are known by their addresses."""
-    return python_entry(compute_at, *[int] * 5, float)
+    """(function, x, out, rows, classes, temperature, first, second): arrays by their addresses.
 
-
-@cache
-def pullback_call(is_float32: bool) -> Call:
-    """(x, p, g, out, rows, classes, temperature): the derivative of softmax, by addresses."""
-    compiled = pull_back_at32 if is_float32 else pull_back_at64
-    return python_entry(compiled, *[int] * 6, float)
+    `first` and `second` are further inputs, 0 if the function has none.
+    """
+    return python_entry(compute_at, *[int] * 5, float, int, int)
 
 
 @cache

@@ -18,8 +18,8 @@ from hotmax._kernels.simd.vectors import bits64
 X, OUT, ROWS, CLASSES, TEMPERATURES, COUNT, STEP, STREAMED = range(8)
 NEXT = 8
 OWNS_POOL, TEMPERATURE = 16, 17
-OTHERS = 18  # from here on: what else a function needs
-FIELDS = 24
+OTHERS = 18  # from here on: what else a function needs, such as addresses of further inputs
+FIELDS = 32
 
 VISIT = 1 << 21  # entries after which a thread returns, so that Python can handle a Ctrl-C
 
@@ -105,11 +105,12 @@ def compute_small(function, x, out, temperature):
 
 
 @quick_kernel
-def compute_at(function, x, out, rows, classes, temperature):
-    """The same of arrays that are known by their addresses."""
+def compute_at(function, x, out, rows, classes, temperature, first, second):
+    """The same of arrays that are known by their addresses; 0 for those that there are not."""
     job = stack_array(FIELDS, np.int64)
     job[X], job[OUT], job[ROWS], job[CLASSES] = x, out, rows, classes
     job[STEP], job[STREAMED], job[NEXT], job[OWNS_POOL] = rows, 0, 0, 0
+    job[OTHERS], job[OTHERS + 1] = first, second
     job[TEMPERATURE] = bits64(temperature)
     job[TEMPERATURES], job[COUNT] = address_of(job) + 8 * TEMPERATURE, 1
     call_address(function, address_of(job))

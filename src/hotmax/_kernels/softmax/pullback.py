@@ -4,27 +4,63 @@ from __future__ import annotations
 
 import numpy as np
 
-from hotmax._kernels.compiler.compiling import inline, kernel, quick_kernel
+from hotmax._kernels.compiler.compiling import Entry, inline, kernel
 from hotmax._kernels.pool.atomic import array_at
-from hotmax._kernels.simd.memory import of_row, stack_array
-from hotmax._kernels.simd.vectors import add_in_any_order
+from hotmax._kernels.pool.jobs import CLASSES, OTHERS, OUT, ROWS, X, compute_ranges, fields_of
+from hotmax._kernels.simd.memory import of_row
+from hotmax._kernels.simd.vectors import (
+    LINE,
+    WIDTH,
+    choose,
+    fma,
+    halves,
+    horizontal_sum,
+    load_line,
+    load_partial,
+    splat,
+    store,
+    store_partial,
+    to_float64,
+)
 from hotmax._kernels.softmax.limits import sign_of
 
 
-@kernel
+@inline
 def mean_gradient(p, g):
-    """sum p g; a class of probability 0 is left out, whatever its g."""
-    total = 0.0
-    for i in range(p.size):
-        total = add_in_any_order(total, np.float64(p[i]) * np.float64(g[i]) if p[i] != 0 else 0.0)
-    return total
+    """sum p g in float64; a class of probability 0 is left out, whatever its g."""
+    zero = p.dtype.type(0.0)
+    near, far = splat(0.0), splat(0.0)
+    whole = p.size // LINE * LINE
+    for i in range(0, whole, LINE):
+        shares = load_line(p, i)
+        first, second = halves(shares)
+        left, right = halves(choose(shares == zero, zero, load_line(g, i)))
+        near = fma(to_float64(first), to_float64(left), near)
+        far = fma(to_float64(second), to_float64(right), far)
+    for i in range(whole, p.size, WIDTH):
+        shares = load_partial(p, i, p.size - i, zero)
+        v = choose(shares == zero, zero, load_partial(g, i, p.size - i, zero))
+        near = fma(to_float64(shares), to_float64(v), near)
+    return horizontal_sum(near + far)
 
 
-@kernel
+@inline
+def gradient_of(p, g, zero, mean, inverse_temperature):
+    return choose(p == zero, zero, (p * (g - mean)) * inverse_temperature)
+
+
+@inline
 def write_pullback(p, g, out, mean, inverse_temperature):
-    zero = p.dtype.type(0)
-    for i in range(p.size):
-        out[i] = zero if p[i] == 0 else (p[i] * (g[i] - mean)) * inverse_temperature
+    zero = p.dtype.type(0.0)
+    whole = p.size // LINE * LINE
+    for i in range(0, whole, LINE):
+        v = gradient_of(load_line(p, i), load_line(g, i), zero, mean, inverse_temperature)
+        store(out, i, v)
+    for i in range(whole, p.size, WIDTH):
+        count = p.size - i
+        shares, cotangents = load_partial(p, i, count, zero), load_partial(g, i, count, zero)
+        v = gradient_of(shares, cotangents, zero, mean, inverse_temperature)
+        store_partial(out, i, count, v)
 
 
 @kernel
@@ -35,11 +71,9 @@ def divide_pullback(p, g, out, mean, temperature):
         out[i] = moved / temperature if moved != 0.0 else 0.0
 
 
-@kernel
-def is_constant(x, p, temperature):
-    """Whether softmax is constant here: at a limit of temperature, or where +inf has the mass."""
-    if temperature == 0.0 or abs(temperature) == np.inf:
-        return True
+@inline
+def is_infinite(x, p):
+    """Whether entries of +inf have the mass: softmax is constant there."""
     for i in range(p.size):
         if p[i] > 0:
             return abs(x[i]) == np.inf
@@ -56,15 +90,20 @@ def clear_absent(x, out, temperature):
 
 
 @kernel
-def softmax_pullback(x, p, g, out, temperature, start, stop):
+def softmax_pullback(inputs, out, temperature, start, stop, streamed):
+    """out = p (g - sum p g) / T, for inputs x, p = softmax(x / T) and g."""
+    x, p, g = inputs
     kind, least = p.dtype.type, np.finfo(p.dtype).tiny
+    t = inverse = 0.0
     for r in range(start, stop):
-        t = of_row(temperature, r)
-        constant = is_constant(x[r], p[r], t)
-        inverse = kind(0.0 if constant else 1.0 / t)
+        if r == start or temperature.size > 1:
+            t = of_row(temperature, r)
+            inverse = 0.0 if t == 0.0 else 1.0 / t  # 0: a limit of temperature
+        constant = inverse == 0.0 or is_infinite(x[r], p[r])
+        factor = kind(0.0 if constant else inverse)
         mean = mean_gradient(p[r], g[r])
-        if constant or least <= abs(inverse) < np.inf:
-            write_pullback(p[r], g[r], out[r], kind(mean), inverse)
+        if constant or least <= abs(factor) < np.inf:
+            write_pullback(p[r], g[r], out[r], kind(mean), factor)
         else:
             divide_pullback(p[r], g[r], out[r], mean, t)
         if p[r, 0] != p[r, 0]:
@@ -72,22 +111,19 @@ def softmax_pullback(x, p, g, out, temperature, start, stop):
 
 
 @inline
-def pull_back_at(x, p, g, out, temperature, shape, kind):
-    """softmax_pullback of arrays that are known by their addresses."""
-    x, p = array_at(x, shape, kind), array_at(p, shape, kind)
-    g, out = array_at(g, shape, kind), array_at(out, shape, kind)
-    softmax_pullback(x, p, g, out, temperature, 0, shape[0])
+def pullback_job(job, kind):
+    fields = fields_of(job)
+    shape = fields[ROWS], fields[CLASSES]
+    p, g = array_at(fields[OTHERS], shape, kind), array_at(fields[OTHERS + 1], shape, kind)
+    inputs = array_at(fields[X], shape, kind), p, g
+    compute_ranges(softmax_pullback, fields, inputs, array_at(fields[OUT], shape, kind))
 
 
-@quick_kernel
-def pull_back_at32(x, p, g, out, rows, classes, temperature):
-    one = stack_array(1, np.float64)
-    one[0] = temperature
-    pull_back_at(x, p, g, out, one, (rows, classes), np.float32)
+@Entry
+def softmax_pullback_job(job):
+    pullback_job(job, np.float32)
 
 
-@quick_kernel
-def pull_back_at64(x, p, g, out, rows, classes, temperature):
-    one = stack_array(1, np.float64)
-    one[0] = temperature
-    pull_back_at(x, p, g, out, one, (rows, classes), np.float64)
+@Entry
+def softmax_pullback64_job(job):
+    pullback_job(job, np.float64)
