@@ -50,6 +50,27 @@ def test_the_largest_of_log_softmax(kind, n, k, temperature):
     np.testing.assert_array_equal(rank, 1 + (upright[:, None] > at[:, :, None]).sum(-1))
 
 
+@pytest.mark.parametrize("temperature", [1.0, 0.2, -3.0])
+def test_long_rows_have_the_bits_of_chosen_logprobs(temperature):
+    """The sums of both are computed apart: here in one visit with the maxima, from the first line.
+
+    There are rows whose first line is masked or far below the maximum, ties in several groups, and
+    more classes than one block of sums.
+    """
+    x = (np.random.default_rng(8).normal(size=(7, 70_001)) * 3).astype(np.float32)
+    x[1] = np.round(x[1] / 2)
+    x[2, :40_000] = -INF if temperature > 0 else INF
+    x[3, 60_000] = math.copysign(200.0, temperature)
+    x[4, :100] -= np.float32(math.copysign(25.0, temperature))
+    x[5] = 0.5
+    x[6, 69_999:] = math.copysign(20.0, temperature)
+    found, tokens = hm.top_logprobs(x, 20, temperature=temperature)
+    upright = x if temperature > 0 else -x
+    np.testing.assert_array_equal(tokens, np.argsort(-upright, axis=-1, kind="stable")[:, :20])
+    want = hm.chosen_logprobs(x, tokens, temperature=temperature).logprobs
+    np.testing.assert_array_equal(found, want)
+
+
 def test_exact_near_one_hot():
     """Against mpmath: float64 has lost these digits in log(p)."""
     x = np.array([0.0, 45.0, -3.0, 1.5])

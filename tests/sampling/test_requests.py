@@ -482,6 +482,16 @@ def test_bias_and_penalties_in_one_call(kind):
     )
 
 
+def test_histories_longer_than_the_vocabulary():
+    """Each token counts as often as it came, and is penalized once."""
+    tokens = np.random.default_rng(3).integers(-1, VOCABULARY, (4, 5 * VOCABULARY))
+    for penalties in ({"repetition": 1.7}, {"repetition": 0.6, "frequency": 0.01, "presence": 0.3}):
+        named = {f"{name}_penalty": value for name, value in penalties.items()}
+        np.testing.assert_array_equal(
+            hm.truncate(ROWS, tokens=tokens, **named), hm.penalize(ROWS, tokens, **penalties)
+        )
+
+
 def test_a_forbidden_class_is_not_drawn_below_temperature_0():
     x = np.array([0.0, 1.0, 2.0])
     drawn = hm.sample(x, temperature=-1.0, bias={0: -math.inf}, seed=0, size=200)
