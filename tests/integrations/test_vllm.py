@@ -102,8 +102,10 @@ class Engine:
     def step(self, new):
         removed = [i for i, work in enumerate(self.batch) if len(work.output) == work.length]
         added, moved, holes = [], [], list(removed)
-        for work in new:  # fill the gaps first
+        for work in new:  # fill the gaps first; those filled are not among the removed
             index = holes.pop(0) if holes else len(self.batch)
+            if index in removed:
+                removed.remove(index)
             if index == len(self.batch):
                 self.batch.append(work)
             else:
@@ -119,12 +121,14 @@ class Engine:
             if hole < last:
                 self.batch[hole] = self.batch[last]
                 moved.append((last, hole, MoveDirectionality.UNIDIRECTIONAL))
+                removed.remove(hole)
             self.batch.pop()
         if len(self.batch) > 1 and self.rng.random() < 0.5:
             one, two = self.rng.choice(len(self.batch), 2, replace=False).tolist()
             self.batch[one], self.batch[two] = self.batch[two], self.batch[one]
             moved.append((one, two, MoveDirectionality.SWAP))
         changed = removed or added or moved
+        removed.sort(reverse=True)  # as vLLM's are
         update = BatchUpdate(len(self.batch), removed, added, moved) if changed else None
         self.processor.update_state(update)
         if not self.batch:

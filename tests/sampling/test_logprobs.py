@@ -50,6 +50,27 @@ def test_the_largest_of_log_softmax(kind, n, k, temperature):
     np.testing.assert_array_equal(rank, 1 + (upright[:, None] > at[:, :, None]).sum(-1))
 
 
+@pytest.mark.parametrize("temperature", [1.0, 0.2, -3.0])
+def test_long_rows_have_the_bits_of_chosen_logprobs(temperature):
+    """The sums of both are computed apart: here in one visit with the maxima, from the first line.
+
+    There are rows whose first line is masked or far below the maximum, ties in several groups, and
+    more classes than one block of sums.
+    """
+    x = (np.random.default_rng(8).normal(size=(7, 70_001)) * 3).astype(np.float32)
+    x[1] = np.round(x[1] / 2)
+    x[2, :40_000] = -INF if temperature > 0 else INF
+    x[3, 60_000] = math.copysign(200.0, temperature)
+    x[4, :100] -= np.float32(math.copysign(25.0, temperature))
+    x[5] = 0.5
+    x[6, 69_999:] = math.copysign(20.0, temperature)
+    found, tokens = hm.top_logprobs(x, 20, temperature=temperature)
+    upright = x if temperature > 0 else -x
+    np.testing.assert_array_equal(tokens, np.argsort(-upright, axis=-1, kind="stable")[:, :20])
+    want = hm.chosen_logprobs(x, tokens, temperature=temperature).logprobs
+    np.testing.assert_array_equal(found, want)
+
+
 def test_exact_near_one_hot():
     """Against mpmath: float64 has lost these digits in log(p)."""
     x = np.array([0.0, 45.0, -3.0, 1.5])
@@ -85,12 +106,21 @@ def test_on_every_array_library(xp):
             xp.call(hm.top_logprobs, np.zeros((2, 3)), k=1)
         return
     x = np.random.default_rng(0).normal(size=(4, 30))
+    x[0, 4] = 30.0  # nearly one-hot
+    x[1] = np.round(x[1])  # ties
+    x[2, 10:] = -INF
     tokens = np.array([3, 0, 29, 7])
-    want, chosen = hm.top_logprobs(x, 5), hm.chosen_logprobs(x, tokens)
-    got = hm.top_logprobs(xp.make(x), 5)
+    want, chosen = hm.top_logprobs(x, 12), hm.chosen_logprobs(x, tokens)
+    warm = hm.top_logprobs(x, 12, temperature=0.6)
+    for row in range(4):  # against mpmath
+        true = reference.log_softmax((x[row] / 0.6).tolist())
+        true = [float(true[token]) for token in warm.tokens[row]]
+        np.testing.assert_allclose(warm.logprobs[row], true, rtol=1e-14)
+    got = hm.top_logprobs(xp.make(x), 12)
     log, rank = hm.chosen_logprobs(xp.make(x), xp.make(tokens))
+    got_warm = hm.top_logprobs(xp.make(x), 12, temperature=0.6)
     single = 1e-6 if str(got.logprobs.dtype).endswith("float32") else 1e-14
-    for part, numbers in zip((*got, log, rank), (*want, *chosen), strict=True):
+    for part, numbers in zip((*got, log, rank, *got_warm), (*want, *chosen, *warm), strict=True):
         assert isinstance(part, type(xp.make(x)))
         np.testing.assert_allclose(xp.back(part), numbers, rtol=single)
 
@@ -177,6 +207,35 @@ def test_the_score_of_a_text_does_not_depend_on_blocks():
     halves = [hm.TextScorer().update(x[part], y[part], mask=mask[part], num_bytes=sizes[part])
               for part in (slice(0, 123), slice(123, 500))]  # fmt: skip
     assert halves[0].merge(halves[1]).result().nll == score.nll
+
+
+def test_the_score_of_masked_documents_against_mpmath():
+    """Documents in any order, over blocks that cut them; one token is nearly certain."""
+    rng = np.random.default_rng(4)
+    x, y = rng.normal(size=(60, 9)) * 5, rng.integers(0, 9, 60)
+    x[7], y[7] = np.arange(9) == 4, 4
+    x[7, 4] = 45.0
+    mask, documents = rng.random(60) < 0.7, rng.integers(0, 3, 60)
+    mask[7] = True
+    sizes = rng.integers(0, 6, 60)
+    scorer = hm.TextScorer()
+    for a, b in itertools.pairwise([0, 1, 8, 33, 60]):
+        scorer.update(
+            x[a:b], y[a:b], mask=mask[a:b], documents=documents[a:b], num_bytes=sizes[a:b]
+        )
+    score = scorer.result()
+    losses = [-reference.log_softmax(row.tolist())[label] for row, label in zip(x, y, strict=True)]
+    parts = [(score, mask)] + [(score.documents[d], mask & (documents == d)) for d in range(3)]
+    for part, inside in parts:
+        nll = sum(loss for loss, counts in zip(losses, inside, strict=True) if counts)
+        count, size = int(inside.sum()), int(sizes[inside].sum())
+        assert (part.tokens, part.bytes) == (count, size)
+        np.testing.assert_allclose(part.nll, float(nll), rtol=1e-15)
+        np.testing.assert_allclose(part.perplexity, math.exp(nll / count), rtol=1e-14)
+        np.testing.assert_allclose(part.bits_per_byte, float(nll) / math.log(2) / size, rtol=1e-14)
+    certain = hm.TextScorer().update(x[7:8], y[7:8]).result()
+    np.testing.assert_allclose(certain.nll, float(losses[7]), rtol=1e-14)
+    assert 0 < certain.nll < 1e-18
 
 
 def test_texts_of_ignored_targets_and_tensors():

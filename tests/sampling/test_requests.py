@@ -73,6 +73,57 @@ def test_penalties_seeds_and_steps_as_columns(name):
         np.testing.assert_array_equal(got, drawn[row : row + 1])
 
 
+@pytest.mark.parametrize("shape", [(4,), (4, 1)])
+@pytest.mark.parametrize("order", ["hf", "llama.cpp"])
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("xtc", ([0.5, 1.0, 0.0, 0.9], [0.1, 0.05, 0.2, 0.3])),
+        ("mirostat", ([3.0, 2.0, 1.0, 5.0], [0.1, 0.2, 0.0, 0.3])),
+        ("dynamic_temperature", ([0.5, 0.1, 1.0, 0.2], [1.5, 2.0, 1.0, 3.0], [1.0, 2.0, 0.5, 1.0])),
+    ],
+)
+def test_steps_of_a_sampler_for_each_row(name, numbers, order, shape):
+    """Call after call, as a sampler for each row: mirostat learns for each row too."""
+    each = tuple(np.reshape(column, shape) for column in numbers)
+    together = hm.Sampler({name: each}, order=order, seed=[1, 2, 3, 4])
+    alone = [
+        hm.Sampler({name: tuple(column[row] for column in numbers)}, order=order, seed=[row + 1])
+        for row in range(4)
+    ]
+    for _ in range(4):
+        kept, drawn = together.truncate(ROWS), together(ROWS)
+        for row, sampler in enumerate(alone):
+            one = ROWS[row : row + 1]
+            np.testing.assert_array_equal(sampler.truncate(one), kept[row : row + 1])
+            np.testing.assert_array_equal(sampler(one), drawn[row : row + 1])
+
+
+def test_none_in_a_row_is_off():
+    """Also of penalties, and a temperature of 1."""
+    tokens = [[1, 2, 2], [3], [7], [4, 5, 6]]
+    off, on = [1.5, None, 1.0, 2.0], [1.5, 1.0, 1.0, 2.0]
+    for given in (off, np.array(off, object)[:, None]):
+        sampler = hm.Sampler(repetition_penalty=given, temperature=given)
+        for kept, want in (
+            (
+                hm.truncate(ROWS, tokens=tokens, repetition_penalty=given, temperature=given),
+                hm.truncate(ROWS, tokens=tokens, repetition_penalty=on, temperature=on),
+            ),
+            (hm.penalize(ROWS, tokens, repetition=given), hm.penalize(ROWS, tokens, repetition=on)),
+            (sampler.truncate(ROWS, tokens=tokens), hm.penalize(ROWS, tokens, repetition=on)),
+        ):
+            np.testing.assert_array_equal(kept, want)
+        np.testing.assert_array_equal(
+            hm.sample(ROWS, temperature=given, seed=1, size=9),
+            hm.sample(ROWS, temperature=on, seed=1, size=9),
+        )
+    kept = hm.penalize(ROWS, tokens, frequency=[None, 0.5, None, 0.0], presence=[1.0, None, 0, 0])
+    np.testing.assert_array_equal(
+        kept, hm.penalize(ROWS, tokens, frequency=[0, 0.5, 0, 0], presence=[1.0, 0, 0, 0])
+    )
+
+
 def test_settings_as_tensors_and_arrays():
     x = torch.from_numpy(ROWS)
     want = hm.sample(ROWS, top_k=[3, 0, 5, 1], temperature=[1.0, 2.0, 0.5, 1.0], seed=range_of(4))
@@ -111,6 +162,11 @@ def test_a_setting_for_each_row_of_more_dimensions():
         ({"min_p": [[0.5], [0.5, 0.1]]}, (TypeError, ValueError), "min_p"),
         ({"min_p": np.array([0.1, 0.1, np.nan, 0.1])}, ValueError, "min_p .*nan.* in row 2"),
         ({"temperature": [1.0, 2.0]}, ValueError, "temperature"),
+        ({"temperature": [1.0, 1.0, math.nan, 1.0]}, ValueError, "temperature .*nan in row 2"),
+        ({"temperature": [[1.0], ["a"], [1.0], [1.0]]}, TypeError, "temperature .*'a' in row 1"),
+        ({"seed": [1, 2, -3, 4]}, ValueError, "seed .*-3 in row 2"),
+        ({"seed": np.array([[1], [-2], [3], [4]])}, ValueError, "seed .*-2 in row 1"),
+        ({"seed": [1, 2, 3, 4.5]}, TypeError, r"seed .*4\.5 in row 3"),
         ({"step": [0, 1]}, ValueError, "step"),
         ({"step": -1}, ValueError, "step"),
         ({"step": 2**30}, ValueError, "step"),
@@ -121,6 +177,22 @@ def test_a_setting_for_each_row_of_more_dimensions():
         ({"tokens": [0], "offsets": [0, 1, 0, 1, 1]}, ValueError, "offsets must not decrease"),
         ({"tokens": [0, 1], "offsets": [0, 1, 1, 1, 1]}, ValueError, "offsets must not decrease"),
         ({"tokens": [[0], [1], [999], [0]]}, ValueError, "tokens .* got 999 in row 2"),
+        (
+            {"tokens": [[0], [0.5], [1], []], "presence_penalty": 1.0},
+            TypeError,
+            "tokens must hold ints, got float64 in row 1",
+        ),
+        ({"bias": [{}, {}, 3, {}]}, ValueError, "bias .*got 3 in row 2"),
+        (
+            {"tokens": [0], "repetition_penalty": [1.0, 0.0, 1.0, 1.0]},
+            ValueError,
+            r"repetition_penalty must .* in row 1",
+        ),
+        (
+            {"tokens": [0], "frequency_penalty": [1.0, 0.0]},
+            ValueError,
+            r"frequency_penalty .*shape \(2,\)",
+        ),
         ({"bias": [{0: 1.0}, {999: 1.0}, {}, {}]}, ValueError, "bias .* got 999 in row 1"),
         ({"bias": [{0: 1.0}, {1: "a"}, {}, {}]}, TypeError, "bias .*'a' for 1 in row 1"),
         ({"bias": {0: math.nan}}, ValueError, "bias must not map to nan"),
@@ -214,7 +286,10 @@ def run_alone(request, length):
 
 
 def test_two_hundred_requests_draw_what_each_draws_alone():
-    """Random joins, lengths and places, a restart from JSON, and 16 rows at most."""
+    """Random joins, lengths and places, a restart from JSON, and 16 rows at most.
+
+    Some have mirostat, XTC or a dynamic temperature, each with a state and settings of its own.
+    """
     rng = np.random.default_rng(0)
     lengths = {request: int(rng.integers(1, 25)) for request in range(200)}
     waiting, running = list(lengths), []
@@ -342,6 +417,7 @@ def test_logprobs_of_requests():
         (lambda s: hm.Sampler(xtc_probability=0.5), ValueError, "xtc_threshold"),
         (lambda s: hm.Sampler({"top_k": 3}, order=None).add("x", top_p=0.5), ValueError,
          "among the sampler's"),
+        (lambda s: hm.Sampler(temperature=[1.0, -0.5]), ValueError, r"-0\.5 in row 1"),
     ],
 )  # fmt: skip
 def test_wrong_requests(call, error, words):
@@ -363,6 +439,8 @@ def test_wrong_requests(call, error, words):
         ({"xtc_probability": 0.5, "xtc_threshold": 0.1}, {"xtc": (0.5, 0.1)}),
         ({"mirostat_tau": 3.0, "mirostat_eta": 0.2}, {"mirostat": (3.0, 0.2)}),
         ({"logit_bias": {"7": 9.0}}, {"bias": {7: 9.0}}),
+        ({"xtc_probability": None, "xtc_threshold": 0.1, "mirostat_tau": None}, {}),
+        ({"xtc_probability": None, "mirostat_tau": None, "mirostat_eta": 0.1}, {}),
         ({"top_k": -1, "top_p": 1.0, "min_p": 0.0, "temperature": 1}, {}),
     ],
 )
@@ -402,6 +480,16 @@ def test_bias_and_penalties_in_one_call(kind):
         hm.penalize(x, torch.tensor(flat), offsets=torch.tensor(offsets), **penalties),
         hm.penalize(x, tokens, **penalties),
     )
+
+
+def test_histories_longer_than_the_vocabulary():
+    """Each token counts as often as it came, and is penalized once."""
+    tokens = np.random.default_rng(3).integers(-1, VOCABULARY, (4, 5 * VOCABULARY))
+    for penalties in ({"repetition": 1.7}, {"repetition": 0.6, "frequency": 0.01, "presence": 0.3}):
+        named = {f"{name}_penalty": value for name, value in penalties.items()}
+        np.testing.assert_array_equal(
+            hm.truncate(ROWS, tokens=tokens, **named), hm.penalize(ROWS, tokens, **penalties)
+        )
 
 
 def test_a_forbidden_class_is_not_drawn_below_temperature_0():

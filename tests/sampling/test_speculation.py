@@ -51,6 +51,32 @@ def test_the_output_has_the_targets_distribution():
     assert stats.chisquare(first, ROWS * p[CLASSES]).pvalue < 1e-9
 
 
+def test_filters_and_temperatures_of_both_models():
+    """Chi-square over the first two tokens; the draft lacks a class that the target has."""
+    rng = np.random.default_rng(5)
+    q, p = rng.normal(size=(2, 8))
+    q[3], p[3] = -np.inf, 2.0
+    options = {"temperature": 0.8, "top_p": 0.9}
+    q, p = hm.truncate(q, **options), hm.truncate(p, **options)
+    assert np.isfinite(p).sum() < 8
+    seeds = np.arange(30_000)
+    drafts, targets = np.broadcast_to(q, (30_000, 2, 8)), np.broadcast_to(p, (30_000, 3, 8))
+    tokens = np.stack(
+        [hm.sample(drafts[:, step], seed=seeds, step=step, temperature=0.8) for step in (0, 1)], 1
+    )
+    found, accepted = hm.verify(
+        drafts, targets, tokens, seed=seeds, temperature=np.full((30_000, 1), 0.8)
+    )
+    assert set(accepted.tolist()) == {0, 1, 2}
+    second = accepted > 0
+    wanted = hm.softmax(p, temperature=0.8)
+    for drawn in (found[:, 0], found[second, 1]):
+        counts = np.bincount(drawn, minlength=8)
+        assert counts[wanted == 0.0].sum() == 0
+        kept = wanted > 0.0
+        assert stats.chisquare(counts[kept], drawn.size * wanted[kept]).pvalue > 1e-4
+
+
 def test_the_share_that_is_accepted():
     """sum of min(p, q)."""
     rng = np.random.default_rng(1)

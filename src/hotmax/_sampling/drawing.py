@@ -12,7 +12,6 @@ from hotmax._core.arrays import (
     FLOAT64,
     Array,
     Axis,
-    as_temperature,
 )
 from hotmax._core.rows import Block, RowPlan
 from hotmax._core.workspace import borrow, release
@@ -37,7 +36,7 @@ from hotmax._sampling.edits import (
 )
 from hotmax._sampling.masks import exclude_where
 from hotmax._sampling.seeds import Seeds
-from hotmax._sampling.steps import Program
+from hotmax._sampling.steps import Program, as_temperatures
 
 NO_MU = np.empty(0)
 ROWS_TOGETHER = 4  # long rows in a block at least: they share their scratch memory
@@ -169,7 +168,7 @@ def plan_rows(logits: object, axis: Axis, temperature: object, where: object) ->
         plan = RowPlan(logits, axis, 1.0 if temperature is None else temperature, None, "logits")
     else:
         plan = RowPlan(logits, axis, 1.0, None, "logits")
-        given = as_temperature(temperature)
+        given = as_temperatures(temperature)
         if given.shape == plan.row_shape and given.ndim:
             given = given.reshape(plan.reduced_shape)
         plan.set_temperature(given)
@@ -183,9 +182,13 @@ def edits_of(
     tokens: object,
     offsets: object,
     bias: object,
+    suffix: str = "",
 ) -> RowEdits:
-    """Biases and penalties of the rows of a plan; those with nothing to act on are left out."""
-    given = check_penalties(penalties)
+    """Biases and penalties of the rows of a plan; those with nothing to act on are left out.
+
+    suffix: As in `check_penalties`.
+    """
+    given = check_penalties(penalties, suffix)
     active = any(
         number.any() if isinstance(number, np.ndarray) else number
         for number in (given[name] != NO_PENALTY[name] for name in given)
@@ -195,7 +198,7 @@ def edits_of(
     history, table = NO_TOKENS, np.array([[1.0, 0.0, 0.0]])
     if tokens is not None:
         history = as_history(tokens, offsets, plan.row_shape, plan.classes)
-        table = as_penalties(given, plan)
+        table = as_penalties(given, plan, suffix)
     elif offsets is not None:
         raise ValueError("offsets must come with tokens, whose rows they cut")
     lines, biases = as_biases(bias, plan) if bias is not None else (NO_TOKENS, np.empty(0))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -62,9 +63,9 @@ class RowEdits:
         )
 
 
-def as_penalties(given: Mapping[str, Any], plan: RowPlan) -> Array:
+def as_penalties(given: Mapping[str, Any], plan: RowPlan, suffix: str = "") -> Array:
     """(1 or rows, 3) from checked numbers by name."""
-    numbers = [one_for_each_row(given[name], plan, name) for name in PENALTIES]
+    numbers = [one_for_each_row(given[name], plan, name + suffix) for name in PENALTIES]
     several = any(isinstance(number, np.ndarray) for number in numbers)
     table = np.empty((plan.count if several else 1, 3))
     for column, number in enumerate(numbers):
@@ -72,12 +73,19 @@ def as_penalties(given: Mapping[str, Any], plan: RowPlan) -> Array:
     return table
 
 
-def check_penalties(given: Mapping[str, object]) -> dict[str, float | Array]:
-    """The numbers of penalties; None for those that do nothing."""
-    return {
-        name: NO_PENALTY[name] if given.get(name) is None else number.check_each(given[name])
-        for name, number in PENALTIES.items()
-    }
+def check_penalties(given: Mapping[str, object], suffix: str = "") -> dict[str, float | Array]:
+    """The numbers of penalties; None, for all or for a row, is one that does nothing.
+
+    suffix: What the caller's names of the arguments end with.
+    """
+    checked: dict[str, float | Array] = {}
+    for name, number in PENALTIES.items():
+        each = replace(number, name=name + suffix).check_each(given.get(name))
+        if isinstance(each, np.ndarray):
+            checked[name] = np.where(np.isnan(each), NO_PENALTY[name], each)
+        else:
+            checked[name] = NO_PENALTY[name] if math.isnan(each) else each
+    return checked
 
 
 # --- tokens so far ----------------------------------------------------------------------------
@@ -139,7 +147,11 @@ def _lines(tokens: Any, name: str) -> list[Array] | None:
     nested = [isinstance(line, list | tuple) or getattr(line, "ndim", 0) > 0 for line in tokens]
     if not any(nested):
         return None
-    lines = [_as_ints(to_numpy(line, name), name) for line in tokens] if all(nested) else []
+    lines = (
+        [_as_ints(to_numpy(line, name), name, f" in row {r}") for r, line in enumerate(tokens)]
+        if all(nested)
+        else []
+    )
     if len(lines) == len(tokens) and all(line.ndim == 1 for line in lines):
         return lines
     if lines and len({line.shape for line in lines}) == 1:
@@ -150,7 +162,7 @@ def _lines(tokens: Any, name: str) -> list[Array] | None:
     )
 
 
-def _as_ints(given: Any, name: str) -> Array:
+def _as_ints(given: Any, name: str, place: str = "") -> Array:
     """An array of ints; what is masked is padding, and is -1."""
     if isinstance(given, np.ma.MaskedArray) and given.dtype.kind in "iu":
         given = np.where(np.ma.getmaskarray(given), -1, given.data.astype(object))
@@ -170,7 +182,7 @@ def _as_ints(given: Any, name: str) -> Array:
     each = np.array(given, dtype=object)
     if all(map(is_integer, each.flat)):
         return each
-    raise TypeError(f"{name} must hold ints, got {array.dtype}")
+    raise TypeError(f"{name} must hold ints, got {array.dtype}{place}")
 
 
 def _checked(flat: Array, bounds: Array, classes: int, name: str) -> Ragged:
@@ -207,11 +219,17 @@ def bias_lines(given: Any, shape: tuple[int, ...], classes: int, name: str) -> l
     tokens = given if isinstance(given, Mapping) else _listed(given, name)
     if not isinstance(tokens, list) or not any(_is_collection(one) for one in tokens):
         return [check_biases(tokens, classes, name)]
-    if len(shape) != 1 or len(tokens) != shape[0] or not all(map(_is_collection, tokens)):
+    if len(shape) != 1 or len(tokens) != shape[0]:
         raise ValueError(
             f"{name} must be a dict or a sequence of classes, or for logits of two dimensions a "
             f"list with one for each row; got {len(tokens)} for rows of shape {shape}"
         )
+    for row, one in enumerate(tokens):
+        if not _is_collection(one):
+            raise ValueError(
+                f"{name} must be a dict or a sequence of classes, or a list with one for each row, "
+                f"got {one!r} in row {row}"
+            )
     return [
         check_biases(
             one if isinstance(one, Mapping) else list(one), classes, name, f" in row {row}"

@@ -64,7 +64,7 @@ def sample(
     The filters act in the order of transformers, as `Sampler(order="hf")` does: bias, penalties,
     temperature, top_n_sigma, top_k, top_p, min_p, top_a, typical_p, epsilon, eta. At least one
     class always stays. Each may be one number or one for each row, of shape (rows,) or (rows, 1);
-    None in the place of a number turns a filter off.
+    None in the place of a number turns it off.
 
     Args:
         logits: As x in `softmax`, but a row with a nan, or with nothing allowed, is an error.
@@ -93,7 +93,8 @@ def sample(
         replace: False to draw different classes (Gumbel top-k), in the order in which they came.
         ties: "even", or "first" to take the first of the largest at temperature 0.
         where: As in `softmax`; or packed bits, integers of shape (rows, words), in which bit b of
-            word w is class w * (bits of a word) + b, as grammar engines have them.
+            word w is class w * (bits of a word) + b, as grammar engines have them. Such are made
+            by np.packbits(mask, axis=-1, bitorder="little").
         axis: As in `softmax`. Over several axes the index counts through them in C order.
         return_logprob: Also return the log-probabilities of what was drawn in the distribution that
             it was drawn from: after temperature and filters. `chosen_logprobs` has the model's own.
@@ -144,7 +145,7 @@ def sample(
         "frequency": frequency_penalty,
         "presence": presence_penalty,
     }
-    edits = edits_of(plan, penalties, tokens, offsets, bias)
+    edits = edits_of(plan, penalties, tokens, offsets, bias, "_penalty")
     drawn, logs = Draw(plan, steps, seeds, edits).sample(count, first_tie, replace, with_logs)
     result = result_or_out(drawn, shape, np.int64)
     return (result, result_or_out(logs, shape, plan.dtype)) if with_logs else result
@@ -216,7 +217,7 @@ def truncate(
         "frequency": frequency_penalty,
         "presence": presence_penalty,
     }
-    edits = edits_of(plan, penalties, tokens, offsets, bias)
+    edits = edits_of(plan, penalties, tokens, offsets, bias, "_penalty")
     kept = Draw(plan, steps, as_seeds(0, plan), edits).truncate(given)
     return kept if kept.ndim else kept[()] if given is None else given
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -74,7 +75,10 @@ def as_keys(seed: object) -> Array:
     refuse_masked(seed, "seed")
     if isinstance(seed, np.ndarray) and seed.dtype.kind in "iu":
         if seed.size and seed.min() < 0:
-            raise ValueError(f"seed must be {ACCEPTED_SEEDS}, got {seed.min()}")
+            at = np.unravel_index(int(np.argmax(seed < 0)), seed.shape)
+            raise ValueError(
+                f"seed must be {ACCEPTED_SEEDS}, got {seed[at]}{_place(at, seed.shape)}"
+            )
         return seed.astype(np.uint64)
     if isinstance(seed, np.ndarray) and seed.dtype != object:
         raise TypeError(f"seed must be {ACCEPTED_SEEDS}, got an array of {seed.dtype}")
@@ -84,4 +88,17 @@ def as_keys(seed: object) -> Array:
         each = np.array(seed, dtype=object)
     except ValueError:
         raise ValueError(f"seed must be {ACCEPTED_SEEDS}, got a ragged list") from None
-    return np.array([as_seed(one, OTHERS) for one in each.flat], np.uint64).reshape(each.shape)
+    keys = np.empty(each.shape, np.uint64)
+    for at in np.ndindex(each.shape):
+        try:
+            keys[at] = as_seed(each[at], OTHERS)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{error}{_place(at, each.shape)}") from None
+    return keys
+
+
+def _place(at: tuple[Any, ...], shape: tuple[int, ...]) -> str:
+    """Which row, in an array of shape (rows,), (rows, 1) or that of the rows."""
+    if not at:
+        return ""
+    return f" in row {int(at[0]) if shape[1:] in ((), (1,)) else tuple(map(int, at))}"

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from hotmax._backends.protocol import to_numpy
-from hotmax._core.arrays import Array, as_temperature
+from hotmax._core.arrays import Array
 from hotmax._sampling.edits import NO_PENALTY, PENALTIES, check_biases, check_penalties
-from hotmax._sampling.steps import STEPS, Step, check_step
+from hotmax._sampling.steps import STEPS, Step, as_temperatures, check_step
 
 # What transformers, vLLM, llama.cpp and OpenAI call a setting.
 ALIASES = {
@@ -83,6 +83,9 @@ def named(given: Mapping[str, Any]) -> dict[str, Any]:
     for whole, numbers in parts.items():
         if whole in found:
             raise ValueError(f"{whole} must be given once, got parts of it too")
+        if numbers.get(0, 0.0) is None:  # off, whatever the others are
+            found[whole] = None
+            continue
         if sorted(numbers) != [*range(len(numbers))] or len(numbers) < 2 - (whole == "mirostat"):
             names = " and ".join(name for name, (step, _) in NUMBER_PARTS.items() if step == whole)
             raise ValueError(f"{whole} needs {names}, got {len(numbers)} of them")
@@ -110,9 +113,13 @@ def check_temperature(given: Any) -> float | Array:
     """0 to inf: below 0 a sampler would draw the least likely."""
     if given is None:
         return 1.0
-    temperature = as_temperature(to_numpy(given))
+    temperature = as_temperatures(to_numpy(given))
     if (temperature < 0).any():
-        raise ValueError(f"temperature must be 0 to inf in a Sampler, got {temperature}")
+        at = int(np.argmax(temperature < 0))
+        place = f" in row {at}" if temperature.ndim else ""
+        raise ValueError(
+            f"temperature must be 0 to inf in a Sampler, got {temperature.flat[at]}{place}"
+        )
     temperature = np.abs(temperature)  # -0.0 would turn a row upside down
     return temperature if temperature.ndim else float(temperature)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hotmax._backends.protocol import to_numpy
-from hotmax._core.arrays import Array, is_integer, is_real, refuse_masked
+from hotmax._core.arrays import Array, as_temperature, is_integer, is_real, refuse_masked
 from hotmax._core.checks import as_real
 from hotmax._core.rows import RowPlan
 from hotmax._kernels.sampling import filters
@@ -94,6 +94,20 @@ class Number:
             one = array[at]
             each[at] = filters.OFF if one is None else self.check(one, f" in row {row}")
         return each
+
+
+TEMPERATURE = Number("temperature", -INF, INF)
+
+
+def as_temperatures(given: object) -> Array:
+    """As `as_temperature`, but None in the place of a row's is 1, and an error names the row."""
+    try:
+        return as_temperature(given)
+    except (TypeError, ValueError):
+        if not isinstance(given, list | tuple | np.ndarray):
+            raise
+    each = np.asarray(TEMPERATURE.check_each(given))
+    return np.where(np.isnan(each), 1.0, each)
 
 
 STEPS: dict[str, tuple[int, tuple[Number, ...]]] = {

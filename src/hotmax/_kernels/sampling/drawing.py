@@ -82,7 +82,7 @@ def sample_rows(
         own_temperature, key, stream = of_row(temperature, r), of_row(keys, r), of_row(streams, r)
         source = x[r]
         if edited.size:
-            edit_row(x[r], r, own_temperature, edits, index, edited)
+            edit_row(x[r], r, own_temperature, edits, candidates, edited)
             source = edited
         coin = uniform(key, rows[r], 0, stream + COIN)[0]
         surprise = mu[r] if mu.size else 0.0
@@ -129,7 +129,7 @@ def truncate_rows(
         t = of_row(temperature, r)
         source = x[r]
         if edited.size:
-            edit_row(x[r], r, t, edits, index, edited)
+            edit_row(x[r], r, t, edits, candidates, edited)
             source = edited
         coin = uniform(of_row(keys, r), rows[r], 0, of_row(streams, r) + COIN)[0]
         surprise = mu[r] if mu.size else 0.0
