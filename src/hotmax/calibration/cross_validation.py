@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,11 +10,9 @@ from hotmax._core.arrays import Array
 from hotmax._core.blas_threads import one_thread_each
 from hotmax.calibration.binning import BINS
 from hotmax.calibration.examples import Examples, label_matrix
+from hotmax.calibration.family import Family
 from hotmax.calibration.mixture import logits_of
 from hotmax.calibration.structured import Choice, StructuredFit
-
-if TYPE_CHECKING:
-    from hotmax.calibration.families import Family
 
 SMALLEST_POSITIVE = 5e-324  # of float64: a probability that has underflowed counts as this
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +21,7 @@ from hotmax.calibration.designs import (
     Design,
 )
 from hotmax.calibration.examples import Examples, label_matrix
+from hotmax.calibration.family import Family as Family, Parameters as Parameters
 from hotmax.calibration.mixture import (
     fit_mixture,
     logits_of,
@@ -38,20 +37,9 @@ from hotmax.calibration.temperature_fit import is_limit
 from hotmax.calibration.two_classes import apply_beta, apply_platt, fit_beta, fit_platt
 from hotmax.calibration.venn_abers import apply_venn_abers, fit_venn_abers
 
-Parameters = dict[str, Any]
 PRIOR = (
     30.0  # rows of a histogram's bin: 1 does harm up to 400 rows of five classes, 30 hardly at 20
 )
-
-
-@dataclass(frozen=True)
-class Family:
-    """How a map is fitted and applied. `size` is how many numbers it has, to rank simplicity."""
-
-    fit: Callable[[Examples, float, int], Parameters]  # examples, penalty, bins
-    apply: Callable[[Array, Parameters], Array]  # logits (float64), parameters -> probabilities
-    size: Callable[[int, int], int]  # classes, bins
-    two_classes: bool = False
 
 
 # --- temperature, and nothing at all ----------------------------------------------------------

@@ -11,7 +11,7 @@ Reference: Wolpert, Stacked generalization, 1992; van der Laan, Polley and Hubba
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,14 +24,12 @@ from hotmax.calibration.cross_validation import (
     suitable,
 )
 from hotmax.calibration.examples import Examples
+from hotmax.calibration.family import Family
 from hotmax.calibration.mixture import used
 from hotmax.calibration.newton import EXACT
 from hotmax.calibration.search import fit_examples
 from hotmax.calibration.structured import Choice, StructuredFit
 from hotmax.calibration.temperature_fit import is_limit
-
-if TYPE_CHECKING:
-    from hotmax.calibration.families import Family
 
 Parameters = dict[str, Any]
 STACKED = "stacked"
