@@ -8,7 +8,8 @@
 Without them, on 2,000 rows of each set in tests/data. A file of the same name takes the place of
 its excerpt. Half of the rows of each set, drawn at random, fit; the others are scored.
 Probabilities count as 1e-12 at least. "above best" is the excess of nll over the best method of
-probmetrics, and its standard error over rows.
+probmetrics, and its standard error over rows. `select` and probmetrics are also compared on other
+splits of each set.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import numpy as np
 import tables
 
 import hotmax as hm
-from hotmax.calibration.families import FAMILIES
+from hotmax.calibration.families import PARTS
 
 DATA = Path(__file__).resolve().parent.parent / "tests" / "data"
 PEERS = {"probmetrics": "probmetrics==1.3.0", "netcal": "netcal"}
@@ -46,6 +47,8 @@ PROBMETRICS_TWO = (
     "logistic-mix",
 )
 SMALLEST = 1e-12
+SELECT = "hotmax select"
+SPLITS = 10  # beside the first, on which every method is tried
 Fit = Callable[[np.ndarray, np.ndarray], Callable[[np.ndarray], np.ndarray]]
 
 
@@ -109,8 +112,8 @@ def of_sklearn(method: str) -> Fit:
 
 
 def methods_for(classes: int) -> dict[str, Fit]:
-    found = {"hotmax select": ours("select")}
-    for name, family in FAMILIES.items():
+    found = {SELECT: ours("select")}
+    for name, family in PARTS.items():
         if classes == 2 or not family.two_classes:
             found[f"hotmax {name}"] = ours(name)
     found["scikit-learn logistic"] = of_sklearn("logistic")
@@ -127,6 +130,41 @@ def read(path: Path) -> tuple[np.ndarray, np.ndarray]:
     with np.load(path, allow_pickle=False) as data:
         p = np.maximum(data["predictions"].astype(np.float64), SMALLEST)
         return p / p.sum(1, keepdims=True), data["ground_truth"].astype(np.int64).reshape(-1)
+
+
+def splits_of(path: Path) -> list[str]:
+    """How `select` compares with the best method of probmetrics on other halves of the rows."""
+    p, y = read(path)
+    methods = {
+        name: fit
+        for name, fit in methods_for(p.shape[1]).items()
+        if name == SELECT or name.startswith("probmetrics")
+    }
+    ours, best, gaps = [], [], []
+    for seed in tables.progress(range(1, SPLITS + 1), f"{path.stem}, splits"):
+        order = np.random.default_rng(seed).permutation(len(y))
+        fit, test = np.array_split(order, 2)
+        losses = {}
+        for name, method in methods.items():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                q = np.maximum(np.asarray(method(p[fit], y[fit])(p[test]), np.float64), SMALLEST)
+            q /= q.sum(1, keepdims=True)
+            losses[name] = -np.log(q[np.arange(len(test)), y[test]])
+        mine = losses.pop(SELECT)
+        peer = min(losses.values(), key=np.mean)
+        gap = mine - peer
+        ours.append(mine.mean())
+        best.append(peer.mean())
+        gaps.append(gap.mean() / (gap.std() / np.sqrt(len(gap))))
+    within = sum(gap <= 1.0 for gap in gaps)
+    return [
+        path.stem,
+        f"{np.mean(ours):.5f}",
+        f"{np.mean(best):.5f}",
+        f"{within} of {SPLITS}",
+        f"{max(gaps):+.2f}",
+    ]
 
 
 def measure(path: Path) -> tuple[list[list[str]], int, int]:
@@ -186,6 +224,12 @@ def main() -> None:
         table, fit, test = measure(path)
         header = ["method", "nll", "Brier", "ECE", "CPU s", "above best (error)"]
         title = f"{path.stem}: {fit} rows fit, {test} score"
+        print(f"\n{title}\n{tables.plain(header, table)}", flush=True)
+        texts.append(f"## {title}\n\n{tables.markdown(header, table)}")
+    if "probmetrics" not in absent:
+        header = ["set", "select", "best peer", "within one error", "worst, in errors"]
+        table = [splits_of(path) for path in sets.values()]
+        title = f"{SPLITS} other splits: mean nll of select, and of the best method of probmetrics"
         print(f"\n{title}\n{tables.plain(header, table)}", flush=True)
         texts.append(f"## {title}\n\n{tables.markdown(header, table)}")
     peers = [name for name in PEERS if name not in absent]

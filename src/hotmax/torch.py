@@ -24,7 +24,7 @@ except ModuleNotFoundError as error:
 
 import numpy as np
 
-from hotmax._backends.torch_calibrators import CalibratorModule
+from hotmax._backends.torch_calibrators import module_of
 from hotmax._backends.torch_operators import fits_operator, run_loss
 from hotmax._core.arrays import as_temperature
 from hotmax._core.checks import as_gamma, as_ignored, as_smoothing, check_reduction
@@ -436,7 +436,7 @@ def calibrator(fitted: Any, *, dtype: torch.dtype = torch.float64) -> torch.nn.M
         )
     method, classes = fitted._options()[0], int(fitted.n_features_in_)
     made = [
-        CalibratorModule(method, fitted.parameters_, fitted.input, classes, kind)
+        module_of(method, fitted.parameters_, fitted.input, classes, kind)
         for kind in (torch.float64, dtype)
     ]
     x = np.random.default_rng(0).normal(size=(64, classes)) * np.geomspace(0.1, 30.0, 64)[:, None]

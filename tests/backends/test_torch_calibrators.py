@@ -27,11 +27,11 @@ def fitted(method, input="logits"):
 
 def module_of(method, input="logits"):
     """The module of a method; None where it must say in one line that there is none."""
-    from hotmax._backends.torch_calibrators import FORMULAS
+    from hotmax._backends.torch_calibrators import FORMULAS, STACKED
     from hotmax.torch import calibrator
 
     made, x = fitted(method, input)
-    if method in FORMULAS:
+    if method in (*FORMULAS, STACKED):
         return calibrator(made), made, x
     with pytest.raises(ValueError, match="has no formula in torch"):
         calibrator(made)

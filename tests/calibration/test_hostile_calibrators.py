@@ -190,7 +190,7 @@ def test_parameters_that_give_no_probabilities(path, method, name, value, match)
     [
         ("[" * 100_000, "not JSON: it is nested too deeply"),
         ("[" * (parameters.MOST_LISTS + 1), "too many lists"),
-        ('{"a":' * 1001, "too many lists or objects"),
+        ('{"a":' * (parameters.MOST_OBJECTS + 1), "too many lists or objects"),
         (json.dumps(content())[:-1] + ', "classes": 3}', "a key is there twice"),
         (json.dumps(content()).replace("2.0", "NaN"), "NaN is not a number of JSON"),
         (json.dumps(content()).replace("2.0", "1e999"), None),

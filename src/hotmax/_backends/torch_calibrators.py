@@ -20,6 +20,7 @@ LEAST_LOG = -700.0  # of a probability of two classes
 KNOTS = (-4.0, -2.0, 0.0, 2.0, 4.0)
 SQUARE_UNIT = 10.0
 LARGEST_ODDS = 700.0
+STACKED = "stacked"
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -263,14 +264,22 @@ class CalibratorModule(torch.nn.Module):
         self, method: str, parameters: Mapping[str, Any], input: str, classes: int, dtype: Any
     ) -> None:
         super().__init__()
-        formula = formula_of(method, parameters)
         self.method, self.input, self.classes = method, input, classes
+        self._names: list[str] = []
+        self.prepare(parameters, dtype)
+        self.register_buffer("_type", torch.zeros((), dtype=dtype), persistent=False)
+
+    def prepare(self, parameters: Mapping[str, Any], dtype: Any) -> None:
+        """Find the formula, and make buffers of its parameters."""
+        formula = formula_of(self.method, parameters)
         self._apply_formula = formula.apply
-        self._names = []
         for name, value in formula.prepare(parameters).items():
             self.register_buffer(name, torch.as_tensor(np.asarray(value, np.float64)).to(dtype))
             self._names.append(name)
-        self.register_buffer("_type", torch.zeros((), dtype=dtype), persistent=False)
+
+    def probabilities(self, logits: torch.Tensor) -> torch.Tensor:
+        """Of logits in the module's own type."""
+        return self._apply_formula(logits, {name: getattr(self, name) for name in self._names})
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         kind: torch.dtype = self._type.dtype  # type: ignore[assignment]
@@ -282,10 +291,33 @@ class CalibratorModule(torch.nn.Module):
             logits = torch.log(logits)
         largest = logits.amax(-1, keepdim=True)
         largest = largest - largest  # 0, or nan if it is nan, +inf or -inf
-        given = {name: getattr(self, name) for name in self._names}
-        p = self._apply_formula(logits, given)
+        p = self.probabilities(logits)
         p = torch.where(largest == 0, p, torch.full_like(p, torch.nan))
         return p.to(x.dtype if x.is_floating_point() else kind)
 
     def extra_repr(self) -> str:
         return f"method={self.method!r}, input={self.input!r}, classes={self.classes}"
+
+
+class StackedModule(CalibratorModule):
+    """A mixture of calibrators, each a module, in their shares."""
+
+    def prepare(self, parameters: Mapping[str, Any], dtype: Any) -> None:
+        given = parameters["parts"]
+        shares = np.array([part["share"] for part in given])
+        self.register_buffer("shares", torch.as_tensor(shares).to(dtype))
+        self.parts = torch.nn.ModuleList(
+            CalibratorModule(part["method"], part["parameters"], "logits", self.classes, dtype)
+            for part in given
+        )
+
+    def probabilities(self, logits: torch.Tensor) -> torch.Tensor:
+        shares: torch.Tensor = self.shares  # type: ignore[assignment]
+        return mixture([part.probabilities(logits) for part in self.parts], shares)  # type: ignore[operator]
+
+
+def module_of(
+    method: str, parameters: Mapping[str, Any], input: str, classes: int, dtype: Any
+) -> CalibratorModule:
+    kind = StackedModule if method == STACKED else CalibratorModule
+    return kind(method, parameters, input, classes, dtype)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import sys
 import time
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
-from threadpoolctl import ThreadpoolController
 
 from hotmax._core.arrays import FLOAT32, FLOAT64, Array
+from hotmax._core.blas_threads import one_thread_each as one_thread_each
 from hotmax._regression.objective import Objective
 from hotmax._regression.whitening import Coordinates, whiten
 
@@ -46,18 +43,6 @@ class Solution:
     evaluations: int
     converged: bool
     message: str
-
-
-@functools.cache
-def blas() -> Any:
-    return ThreadpoolController().select(user_api="blas")
-
-
-@contextlib.contextmanager
-def one_thread_each() -> Iterator[None]:
-    """BLAS on the calling thread alone: the rows are shared among threads already."""
-    with blas().limit(limits=1):
-        yield
 
 
 class ProgressLine:

@@ -252,16 +252,16 @@ def run_report() -> None:
 
 
 def run_calibrators() -> None:
-    from hotmax.calibration.families import FAMILIES
+    from hotmax.calibration.families import PARTS
 
     for kind in examples.FLOAT_TYPES:
         for classes in (2, 5, 100):
             scene = Scene((300, classes), kind)
             logits = scene.array(1)
             labels = np.argmax(logits + scene.array(501), axis=1)
-            for method in FAMILIES:
+            for method in PARTS:
                 slow = classes == 100 and method in ("matrix", "dirichlet")
-                if not slow and (classes == 2 or not FAMILIES[method].two_classes):
+                if not slow and (classes == 2 or not PARTS[method].two_classes):
                     fitted = hm.calibration.Calibrator(method).fit(logits, labels)
                     fitted.predict_proba(logits)
         hm.calibration.select(logits[:, :5], labels % 5)

@@ -23,7 +23,7 @@ from hotmax.calibration.class_scores import (
 )
 from hotmax.calibration.estimate import NORMAL, Estimate
 from hotmax.calibration.examples import Examples
-from hotmax.calibration.families import FAMILIES
+from hotmax.calibration.families import PARTS
 from hotmax.calibration.method_score import (
     UNCALIBRATED,
     MethodScore,
@@ -178,11 +178,11 @@ def row_limit(classes: int) -> int:
 def candidates(classes: int) -> tuple[list[str], list[tuple[str, str]]]:
     """(methods to try, those left out and why), from the simplest on."""
     tried, left_out = [], []
-    order = sorted(FAMILIES, key=lambda method: FAMILIES[method].size(classes, BINS))
+    order = sorted(PARTS, key=lambda method: PARTS[method].size(classes, BINS))
     for method in order:
         if method in ("identity", "temperature"):
             continue
-        if FAMILIES[method].two_classes and classes != 2:
+        if PARTS[method].two_classes and classes != 2:
             left_out.append((method, "is for two classes"))
         elif classes > MOST_CLASSES.get(method, classes):
             left_out.append((method, f"is tried on up to {MOST_CLASSES[method]} classes"))
@@ -335,7 +335,7 @@ def assess(
     for number, method in enumerate(tried):
         progress(f"fitting {method}", 0.4 + 0.2 * number / len(tried))
         try:
-            parameters = FAMILIES[method].fit(sample, 1.0, BINS)
+            parameters = PARTS[method].fit(sample, 1.0, BINS)
         except ImportError as error:
             left_out.append((method, str(error)))
             continue

@@ -51,7 +51,8 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             log-probabilities; "class_temperature", one for each predicted class; "ensemble",
             temperature mixed with the identity and the uniform, fitted together; "isotonic" and
             "histogram", one class against the rest, mixed with a temperature; "platt", "beta" and
-            "venn_abers", for two classes; "identity", which changes nothing.
+            "venn_abers", for two classes; "identity", which changes nothing; "stacked", all of
+            these mixed in shares that cross-validation chooses, as by `select`.
         input: What comes in, "logits" or "probabilities".
         penalty: Times the method's own regularisation. In structured scaling, this is what its
             authors advise, times a factor that cross-validation chooses.

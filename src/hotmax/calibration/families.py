@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from hotmax._core.arrays import Array
 from hotmax._softmax.functions import softmax
 from hotmax.calibration.binning import bin_sums, mass_edges, width_edges
+from hotmax.calibration.cross_validation import SMALLEST_POSITIVE as SMALLEST_POSITIVE
 from hotmax.calibration.designs import (
     CLASS_TEMPERATURE,
     DIRICHLET,
@@ -22,6 +21,7 @@ from hotmax.calibration.designs import (
     Design,
 )
 from hotmax.calibration.examples import Examples, label_matrix
+from hotmax.calibration.family import Family as Family, Parameters as Parameters
 from hotmax.calibration.mixture import (
     fit_mixture,
     logits_of,
@@ -30,27 +30,16 @@ from hotmax.calibration.mixture import (
     used,
 )
 from hotmax.calibration.scores import row_probabilities
+from hotmax.calibration.stacking import STACKED, StackedFit, apply_stacked
 from hotmax.calibration.structured import StructuredFit, apply_structured, folds_of
 from hotmax.calibration.temperature import fit_examples
 from hotmax.calibration.temperature_fit import is_limit
 from hotmax.calibration.two_classes import apply_beta, apply_platt, fit_beta, fit_platt
 from hotmax.calibration.venn_abers import apply_venn_abers, fit_venn_abers
 
-Parameters = dict[str, Any]
 PRIOR = (
     30.0  # rows of a histogram's bin: 1 does harm up to 400 rows of five classes, 30 hardly at 20
 )
-SMALLEST_POSITIVE = 5e-324  # of float64: a probability that has underflowed counts as this
-
-
-@dataclass(frozen=True)
-class Family:
-    """How a map is fitted and applied. `size` is how many numbers it has, to rank simplicity."""
-
-    fit: Callable[[Examples, float, int], Parameters]  # examples, penalty, bins
-    apply: Callable[[Array, Parameters], Array]  # logits (float64), parameters -> probabilities
-    size: Callable[[int, int], int]  # classes, bins
-    two_classes: bool = False
 
 
 # --- temperature, and nothing at all ----------------------------------------------------------
@@ -225,7 +214,7 @@ def structured(design: Design, size: Callable[[int], int]) -> Family:
     return Family(StructuredFit(design), apply_structured(design), lambda k, bins: size(k))
 
 
-FAMILIES = {
+PARTS = {
     "identity": Family(fit_identity, apply_identity, lambda k, bins: 0),
     "temperature": Family(fit_one_temperature, apply_temperature, lambda k, bins: 1),
     "platt": Family(fit_platt, apply_platt, lambda k, bins: 2, two_classes=True),
@@ -250,4 +239,9 @@ FAMILIES = {
         apply_guarded(apply_isotonic),
         lambda k, bins: 10**9,
     ),
+}
+# Mixed of all others, after which it comes in every order.
+FAMILIES = {
+    **PARTS,
+    STACKED: Family(StackedFit(PARTS), apply_stacked(PARTS), lambda k, bins: 10**10),
 }

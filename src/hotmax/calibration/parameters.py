@@ -16,7 +16,8 @@ from hotmax._core.arrays import Array
 from hotmax._core.reading import is_count
 from hotmax.calibration.designs import KNOTS
 from hotmax.calibration.examples import INPUTS
-from hotmax.calibration.families import FAMILIES, Parameters
+from hotmax.calibration.families import FAMILIES, PARTS, Parameters
+from hotmax.calibration.stacking import STACKED, part_of
 
 FORMAT, VERSION = "hotmax calibrator", 2
 READABLE = (1, 2)  # of version 1, affine maps had no share of the uniform, and steps no mixture
@@ -25,7 +26,7 @@ CLASSES = ("Calibrator", "TemperatureScaling")
 
 LONGEST_FILE = 1 << 27  # bytes: matrix scaling of 2,400 classes; parsed, up to 12 times that
 MOST_LISTS = 1 << 20  # in a file: two for each class of a histogram; a list takes 56 bytes
-MOST_OBJECTS = 1000  # in a file that has two: an empty one takes 64 bytes
+MOST_OBJECTS = 20_000  # in a file: two for each part of each output; an empty one takes 64 bytes
 LARGEST_CLASSES = 1 << 22  # 16 times the largest vocabularies
 MOST_BINS = 1 << 31
 # Logits are centred log-probabilities within 2e300: sums of their products stay below 1.8e308.
@@ -38,6 +39,10 @@ ArrayShape = tuple[int, ...]
 
 def as_json(value: Any) -> Any:
     """Arrays as lists; inf, which JSON has no word for, as text."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return {key: as_json(each) for key, each in value.items()}
     if isinstance(value, np.ndarray):
         return as_json(value.tolist())
     if isinstance(value, list | tuple):
@@ -140,6 +145,8 @@ def restored(
     given: Mapping[str, Any], method: str, classes: int, version: int = VERSION
 ) -> Parameters:
     """The parameters of a method, from those of a file."""
+    if method == STACKED:
+        return restored_parts(given, classes)
     shapes = shapes_of(method, classes, version)
     if set(given) != set(shapes):
         names = sorted(map(str, given))[:12]
@@ -155,6 +162,28 @@ def restored(
             found["centre"] = np.zeros(classes)
     check_parameters(found, method)
     return found
+
+
+def restored_parts(given: Mapping[str, Any], classes: int) -> Parameters:
+    """The parts of a mixture: each a method with its share and its parameters."""
+    parts = given.get("parts")
+    if set(given) != {"parts"} or type(parts) is not list or not 1 <= len(parts) <= len(PARTS):
+        raise damaged(f"{STACKED} has the parameter parts, a list of up to {len(PARTS)}")
+    found, keys = [], {"method", "share", "parameters"}
+    for part in parts:
+        if type(part) is not dict or set(part) != keys or type(part["parameters"]) is not dict:
+            raise damaged(f"a part must be an object with the keys {sorted(keys)}")
+        method = part["method"]
+        if type(method) is not str or method not in PARTS:
+            raise damaged(f"a part's method must be one of {', '.join(PARTS)}, not {short(method)}")
+        if PARTS[method].two_classes and classes != 2:
+            raise damaged(f"method {method!r} is for two classes, not {classes}")
+        share = number_of(part["share"], "share")
+        found.append(part_of(method, share, restored(part["parameters"], method, classes)))
+    if len({part["method"] for part in found}) < len(found):
+        raise damaged("each method may be in one part only")
+    check_shares(np.array([part["share"] for part in found]))
+    return {"parts": found}
 
 
 # --- what the numbers of each method must be --------------------------------------------------
@@ -176,9 +205,7 @@ def check_parameters(parameters: Parameters, method: str) -> None:
         if parameters["uniform"] == 0.0 and method not in ("vector", "matrix", "dirichlet"):
             raise damaged("uniform must lie above 0")
     if "shares" in parameters:
-        shares = parameters["shares"]
-        if not (shares >= 0.0).all() or not abs(shares.sum() - 1.0) <= ROUNDING:
-            raise damaged(f"shares must not be negative and sum to 1, not {shares.tolist()}")
+        check_shares(parameters["shares"])
     if method == "beta" and not (parameters["line"][:2] >= 0.0).all():
         raise damaged("the first two numbers of line must not be negative: probabilities rise")
     if method == "isotonic":
@@ -189,6 +216,11 @@ def check_parameters(parameters: Parameters, method: str) -> None:
         check_venn_abers(parameters)
     if method == "histogram":
         check_steps(parameters["edges"], parameters["values"], "edges", 1)
+
+
+def check_shares(shares: Array) -> None:
+    if not (shares >= 0.0).all() or not abs(shares.sum() - 1.0) <= ROUNDING:
+        raise damaged(f"shares must not be negative and sum to 1, not {shares.tolist()}")
 
 
 def check_affine(parameters: Parameters) -> None:

@@ -4,34 +4,35 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 import numpy as np
 
-from hotmax._core.arrays import Array
 from hotmax._core.checks import as_integer, as_seed
 from hotmax._core.class_labels import names_of_columns
 from hotmax.calibration.binning import BINS
 from hotmax.calibration.calibrators import Calibrator, calibrator_for
-from hotmax.calibration.examples import Examples, label_matrix
-from hotmax.calibration.families import FAMILIES, SMALLEST_POSITIVE
-from hotmax.calibration.mixture import logits_of, used
+from hotmax.calibration.cross_validation import (
+    chosen_penalties,
+    cross_validated,
+    folds_at_random,
+    suitable,
+)
+from hotmax.calibration.families import FAMILIES, PARTS
+from hotmax.calibration.mixture import used
 from hotmax.calibration.one_standard_error import LossComparison, compare_losses, mean_and_error
 from hotmax.calibration.reservoir import rows_to_fit
 from hotmax.calibration.row_parts import RowOptions, RowParts, Split, row_parts
-from hotmax.calibration.search import fit_examples
-from hotmax.calibration.structured import Choice, StructuredFit
-from hotmax.calibration.temperature_fit import REMEDY, is_limit
+from hotmax.calibration.stacking import (
+    STACKED,
+    StackedFit,
+    fitted_to_limit,
+    shares_of,
+    stacked_losses,
+)
+from hotmax.calibration.temperature_fit import REMEDY
 
-# Up to how many classes a method is a candidate by default.
-MOST_COMPARED_CLASSES = {
-    "matrix": 100,
-    "dirichlet": 100,
-    "histogram": 30,
-    "isotonic": 30,
-    "spline": 200,
-}
 # Standard errors above the best up to which a simpler method is chosen. To change nothing, or one
 # number, asks for less evidence than to choose among maps that differ by little.
 ALLOWED = {"identity": 1.0, "temperature": 1.0}
@@ -59,11 +60,13 @@ class Selection:
     """The result of `select`.
 
     Attributes:
-        chosen: The simplest method whose nll lies above the best by no more than a share of the
-            standard error: all of it for identity and temperature, half for others. Never one
+        chosen: "identity" or "temperature", if its nll lies above the best by no more than one
+            standard error; otherwise "stacked", or the one method that has a share in it. If
+            "stacked" is no candidate, the simplest method within half a standard error. Never one
             whose temperature is a limit, 0 or inf.
         best: The method with the least nll.
         candidates: All of them, from the simplest on.
+        shares: Of each method in the mixture, if it was a candidate; else empty.
         calibrator: The chosen one, fitted to these rows; a temperature to all.
         rows: The rows that were compared on: all, or drawn from them.
     """
@@ -73,14 +76,17 @@ class Selection:
     candidates: tuple[Candidate, ...]
     calibrator: Calibrator
     rows: int = 0
+    shares: dict[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        lines = [f"{'method':<17} {'nll':>9} {'error':>9} {'over best':>10} {'error':>9}"]
+        head = f"{'method':<17} {'nll':>9} {'error':>9} {'over best':>10} {'error':>9}"
+        lines = [f"{head} {'share':>6}" if self.shares else head]
         for c in self.candidates:
+            share = f" {self.shares.get(c.method, 1.0):6.1%}" if self.shares else ""
             mark = "  <- chosen" if c.method == self.chosen else ""
             lines.append(
                 f"{c.method:<17} {c.nll:9.5f} {c.nll_error:9.5f} {c.excess:10.5f} "
-                f"{c.excess_error:9.5f}{mark}"
+                f"{c.excess_error:9.5f}{share}{mark}"
             )
         return "\n".join(lines)
 
@@ -94,52 +100,21 @@ class Selection:
         return plot_selection(self, ax=ax)
 
 
-def row_losses(method: str, train: Examples, test: Examples, choice: Choice | None) -> Array:
-    """The losses of the rows of `test` by a fit to `train`, with penalties chosen beforehand."""
-    family = FAMILIES[method]
-    if choice is not None and isinstance(family.fit, StructuredFit):
-        parameters = family.fit.fit_chosen(train, 1.0, choice)
-    else:
-        parameters = family.fit(train, 1.0, BINS)
-    p = family.apply(logits_of(test), parameters)
-    losses: Array = -(label_matrix(test) * np.log(np.maximum(p, SMALLEST_POSITIVE))).sum(1)
-    return losses
-
-
-def chosen_penalties(methods: Sequence[str], examples: Examples) -> dict[str, Choice]:
-    """The penalties of structured scaling, chosen on all rows: each fold is fitted with them."""
-    found = {}
-    for method in methods:
-        fit = FAMILIES[method].fit
-        if isinstance(fit, StructuredFit):
-            found[method] = fit.choose(examples, 1.0)
-    return found
-
-
-def default_candidates(classes: int) -> list[str]:
-    """All methods, but for those that the classes are too few or too many for."""
-    return [
-        method
-        for method, family in FAMILIES.items()
-        if (classes == 2 or not family.two_classes)
-        and (classes <= MOST_COMPARED_CLASSES.get(method, classes))
-    ]
-
-
 def simplest(compared: LossComparison) -> str:
-    """The first method whose excess is at most the standard errors that it is allowed."""
+    """The first method whose excess is at most the standard errors that it is allowed.
+
+    Where the mixture of all is a candidate, it stands for all but identity and temperature.
+    """
+    excess = compared.excess
     return next(
         method
-        for method, (mean, error) in compared.excess.items()
-        if mean <= ALLOWED.get(method, ALLOWED_OTHERS) * error
+        for method, (mean, error) in excess.items()
+        if method == STACKED
+        or (
+            mean <= ALLOWED.get(method, ALLOWED_OTHERS) * error
+            and (method in ALLOWED or STACKED not in excess)
+        )
     )
-
-
-def fitted_to_limit(method: str, examples: Examples) -> bool:
-    """Whether a method's temperature is 0 or inf on these rows: then it is never chosen."""
-    if method not in ("temperature", "ensemble"):
-        return False
-    return is_limit(fit_examples(examples).temperature)
 
 
 def select(
@@ -153,13 +128,19 @@ def select(
     max_rows: int | None = None,
     **options: Unpack[RowOptions],
 ) -> Selection:
-    """Choose a calibrator by cross-validated nll: the simplest that is not clearly worse.
+    """Choose a calibrator by cross-validated nll: as little as is enough, else a mixture of all.
+
+    Identity or temperature, if none is clearly better. Otherwise "stacked": the methods are mixed
+    in shares that maximise the likelihood of rows which they were not fitted to. A mixture depends
+    less than the best method on the rows that were at hand, and is better on most others.
 
     The penalties of each method are chosen once, on all rows; all else is fitted to each fold anew.
 
     Args:
         logits, targets, sample_weight: As in `fit_temperature`.
-        candidates: Methods of `Calibrator`; by default all that suit the number of classes.
+        candidates: Methods of `Calibrator`; by default all that suit the number of classes. Without
+            "stacked" none is mixed, and the simplest method is chosen that is not clearly worse
+            than the best.
         folds: Of the cross-validation.
         seed: Of the shuffle that makes the folds, and of the draw of rows.
         max_rows: The most rows to compare on, drawn at random: as in `Calibrator`.
@@ -196,7 +177,7 @@ def select_rows(
     examples = used(rows_to_fit(rows, max_rows, seed, split))
     k = examples.classes
     if candidates is None:
-        candidates = default_candidates(k)
+        candidates = [*suitable(PARTS, k), STACKED]
     if isinstance(candidates, str) or not candidates:
         raise TypeError(f"candidates must be a sequence of methods, got {candidates!r}")
     folds = as_integer(folds, "folds")
@@ -205,33 +186,43 @@ def select_rows(
     for method in candidates:
         Calibrator(method)._family(k)
     Calibrator("identity")._fit(examples)  # which finds rows that hold nan
-    choices = chosen_penalties(candidates, examples)
-    fold = np.random.default_rng(seed).permutation(np.arange(examples.rows) % folds)
-    losses = {method: np.empty(examples.rows) for method in candidates}
-    for number in range(folds):
-        held = np.flatnonzero(fold == number)
-        train, test = examples.taking(np.flatnonzero(fold != number)), examples.taking(held)
-        for method in losses:
-            losses[method][held] = row_losses(method, train, test, choices.get(method))
-    w = examples.weight_of_rows() / examples.weight_of_rows().sum()
+    fold = folds_at_random(examples.rows, folds, seed)
+    families = {method: PARTS[method] for method in candidates if method != STACKED}
+    if not families:
+        raise ValueError(f"candidates: {STACKED} mixes others, and there are none")
+    choices = chosen_penalties(families, examples, 1.0)
+    losses = cross_validated(families, examples, fold, choices)
+    weights = examples.weight_of_rows()
+    limits = {method for method in losses if fitted_to_limit(method, examples)}
+    usable = [method for method in losses if method not in limits]
+    if not usable:
+        raise ValueError(f"candidates: {', '.join(losses)} end at a limit: {REMEDY}")
+    shares: dict[str, float] = {}
+    if STACKED in candidates:
+        each = np.stack([losses[method] for method in usable])
+        shares = dict(zip(usable, shares_of(each, weights).tolist(), strict=True))
+        losses[STACKED] = stacked_losses(each, weights, fold)
 
+    w = weights / weights.sum()
     ordered = sorted(losses, key=lambda method: FAMILIES[method].size(k, BINS))
     compared = compare_losses({method: losses[method] for method in ordered}, w)
-    compared = replace(compared, chosen=simplest(compared))
-    limits = {method for method in ordered if fitted_to_limit(method, examples)}
-    if compared.chosen in limits:
-        rest = {method: losses[method] for method in ordered if method not in limits}
-        if not rest:
-            raise ValueError(f"candidates: {', '.join(ordered)} end at a limit: {REMEDY}")
-        compared = replace(compared, chosen=simplest(compare_losses(rest, w)))
+    rest = {method: losses[method] for method in ordered if method not in limits}
+    chosen = simplest(compare_losses(rest, w))
+    parts = [method for method, share in shares.items() if share > 0.0]
+    if chosen == STACKED and len(parts) == 1:
+        chosen = parts[0]
     table = []
     for method in ordered:
         means = mean_and_error(losses[method], w)
         size = FAMILIES[method].size(k, BINS)
         table.append(Candidate(method, size, *means, *compared.excess[method]))
-    calibrator = calibrator_for(compared.chosen, input)
-    if compared.chosen == "temperature":
+    calibrator = calibrator_for(chosen, input)
+    if chosen == "temperature":
         calibrator._fit_rows(rows, split)  # which takes all of them
+    elif chosen == STACKED:
+        fit = StackedFit(families)
+        parameters = fit.fit_parts(examples, usable, np.array(list(shares.values())), choices)
+        calibrator._fitted(parameters, k, examples.rows)
     else:
         calibrator._fit(examples)
-    return Selection(compared.chosen, compared.best, tuple(table), calibrator, examples.rows)
+    return Selection(chosen, compared.best, tuple(table), calibrator, examples.rows, shares)

@@ -21,11 +21,11 @@ from hotmax._core.reading import is_count
 from hotmax.calibration.calibrators import Calibrator, calibrator_for, calibrator_of
 from hotmax.calibration.examples import INPUTS
 from hotmax.calibration.one_output import as_two_classes, yes_or_no
-from hotmax.calibration.parameters import LONGEST_FILE, MOST_OBJECTS
+from hotmax.calibration.parameters import LONGEST_FILE
 from hotmax.calibration.selection import select
 
 SIGMOID_FORMAT, SIGMOID_VERSION = "hotmax sigmoid calibrator", 1
-MOST_OUTPUTS = MOST_OBJECTS // 2 - 2  # each is an object with one for its parameters
+MOST_OUTPUTS = 498  # each of 40 objects of a file at most
 BY_SELECTION = "select"
 
 

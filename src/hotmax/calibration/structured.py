@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from hotmax._core.arrays import Array
+from hotmax._core.blas_threads import one_thread_each
 from hotmax._softmax.functions import log_softmax
 from hotmax.calibration.designs import ByClass, ByGroup, Design, Pairs, vector_parts
 from hotmax.calibration.examples import Examples, label_matrix
@@ -103,6 +104,7 @@ class StructuredFit:
     def __init__(self, design: Design) -> None:
         self.design = design
 
+    @one_thread_each()
     def __call__(self, examples: Examples, penalty: float, bins: int) -> Parameters:
         fitted = self.started(examples, penalty, robust_starts(examples))
         best, factor, theta = chosen_fit(fitted)
@@ -118,14 +120,18 @@ class StructuredFit:
         w = weights / weights.sum()
         return [StartedFit(self.design, x, q, w, price, start) for start in starts]
 
+    @one_thread_each()
     def choose(self, examples: Examples, penalty: float) -> Choice:
         fitted = self.started(examples, penalty, robust_starts(examples))
         best, factor, _ = chosen_fit(fitted)
         return Choice(best is fitted[-1], factor)
 
-    def fit_chosen(self, examples: Examples, penalty: float, choice: Choice) -> Parameters:
+    @one_thread_each()
+    def fit_chosen(
+        self, examples: Examples, penalty: float, choice: Choice, precision: Precision = LOOSE
+    ) -> Parameters:
         starts = robust_starts(examples, choice.likeliest)
-        return self.started(examples, penalty, starts)[0].fit(choice.factor, None, LOOSE)
+        return self.started(examples, penalty, starts)[0].fit(choice.factor, None, precision)
 
 
 def chosen_fit(starts: list[StartedFit]) -> tuple[StartedFit, float, Array | None]:

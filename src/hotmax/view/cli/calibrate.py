@@ -97,8 +97,9 @@ def calibrate(
         files, directories, patterns in quotes, or a .zarr.
     method
         temperature, ensemble, vector, matrix, quadratic, softplus, spline, class_temperature,
-        dirichlet, isotonic, histogram; for two classes platt, beta and venn_abers; identity; or
-        select, which compares them.
+        dirichlet, isotonic, histogram; for two classes platt, beta and venn_abers; identity;
+        stacked, a mixture of all; or select, which compares them, and mixes them if temperature is
+        clearly worse.
     out
         Where to save the calibrator, as JSON: the one that was measured, fitted to the other rows.
     holdout
