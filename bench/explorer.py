@@ -94,7 +94,7 @@ def main() -> None:
     lines = []
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         folder = Path(name)
-        (folder / "explorer.html").write_text(assemble.page()[0], encoding="utf-8")
+        (folder / "explorer.html").write_text(assemble.page_html()[0], encoding="utf-8")
         browser = playwright.chromium.launch(executable_path=PATH, args=["--no-sandbox"])
         context = browser.new_context(viewport={"width": 1200, "height": 900})
         explorer = Explorer(context, (folder / "explorer.html").as_uri())

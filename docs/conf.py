@@ -77,7 +77,7 @@ def write_explorer(app, exception):
         from hotmax.view.explorer import assemble
 
         guide = tuple(sorted(path.stem for path in Path(app.srcdir, "guide").glob("[0-9]*.md")))
-        text, _ = assemble.page(guide=guide, guide_base="guide/")
+        text, _ = assemble.page_html(guide=guide, guide_base="guide/")
         Path(app.outdir, "explorer.html").write_text(text, encoding="utf-8")
 
 

@@ -50,7 +50,7 @@ def javascript(browser):
 def page_file(tmp_path_factory):
     """The page as a file on disk."""
     path = tmp_path_factory.mktemp("explorer") / "explorer.html"
-    path.write_text(assemble.page()[0], encoding="utf-8")
+    path.write_text(assemble.page_html()[0], encoding="utf-8")
     return path
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import hotmax as hm
 from hotmax._sampling.steps import ORDERS
+from hotmax.view.explorer.assemble import source_text
 from hotmax.view.explorer.digits import digits
 
 TEMPERATURES = (0.0, -0.0, 1e-3, 0.1, 0.7, 1.0, 3.0, 100.0, np.inf, -np.inf, -0.5, -2.0)
@@ -176,9 +177,7 @@ def test_draws_are_those_of_the_seed(javascript, rng, seed):
 
 
 def test_digits_are_decoded_alike(javascript):
-    from hotmax.view.explorer.assemble import source
-
-    found = javascript(f"decodeDigits({source('digits.json')})")
+    found = javascript(f"decodeDigits({source_text('digits.json')})")
     logits, labels = digits()
     np.testing.assert_array_equal(np.reshape(found["logits"], logits.shape), logits)
     np.testing.assert_array_equal(found["labels"], labels)

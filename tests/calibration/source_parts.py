@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import hotmax as hm
-from hotmax.calibration.source import Block
+from hotmax.calibration.source import RowBlock
 from hotmax.io.parts import ArraySlice
 
 
@@ -29,7 +29,7 @@ class Watched(ArraySlice):
     folder: str = ""
     pause: float = 0.0
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         if self.folder:
             name = f"{os.getpid()}-{self.offset}-{time.monotonic_ns()}"
             Path(self.folder, name).touch()

@@ -197,7 +197,7 @@ def test_memory_that_runs_out_is_not_damage(folder, monkeypatch, error):
 
 def test_memory_that_runs_out_in_numpy(folder, monkeypatch):
     np.save("a.npy", X)
-    monkeypatch.setattr(arrays, "array_at", lambda *a: (_ for _ in ()).throw(MemoryError()))
+    monkeypatch.setattr(arrays, "array_in_file", lambda *a: (_ for _ in ()).throw(MemoryError()))
     with pytest.raises(MemoryError, match=r"a\.npy: memory ran out"):
         hm.io.read("a.npy")
 
@@ -208,7 +208,7 @@ def test_memory_that_runs_out_in_numpy(folder, monkeypatch):
 def test_errors_of_the_disk_keep_their_type_and_name_the_file(folder, monkeypatch):
     np.save("a.npy", X)
     failure = OSError(5, "Input/output error")
-    monkeypatch.setattr(arrays, "array_at", lambda *a: (_ for _ in ()).throw(failure))
+    monkeypatch.setattr(arrays, "array_in_file", lambda *a: (_ for _ in ()).throw(failure))
     with pytest.raises(OSError, match=r"Input/output error: 'a\.npy'"):
         hm.io.read("a.npy")
 

@@ -74,7 +74,7 @@ def test_every_unit_is_needed_once():
 
 
 @pytest.mark.parametrize("layout", examples.LAYOUTS)
-@pytest.mark.parametrize("dtype", [*examples.FLOATS, "int64", "bool"])
+@pytest.mark.parametrize("dtype", [*examples.FLOAT_NAMES, "int64", "bool"])
 def test_scenes_are_what_they_say(layout, dtype):
     values = np.asarray(Scene((4, 6), dtype, layout=layout).array(1))
     assert values.shape == (4, 6)

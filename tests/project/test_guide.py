@@ -94,10 +94,10 @@ def test_the_attention_experiment_is_on_its_page():
 
 def test_panels_and_pages_link_to_each_other():
     """The explorer names a page for each panel; that page leads back to the panel."""
-    table = dict(re.findall(r'(\w+): \{ page: "([\w-]+)"', assemble.source("guide.js")))
+    table = dict(re.findall(r'(\w+): \{ page: "([\w-]+)"', assemble.source_text("guide.js")))
     assert set(table.values()) <= set(numbered())
-    parts = set(re.findall(r"^  (\w+): \[", assemble.source("view/state.js"), re.M))
-    parts |= set(re.findall(r"^  (\w+): \{", assemble.source("math/filters.js"), re.M))
+    parts = set(re.findall(r"^  (\w+): \[", assemble.source_text("view/state.js"), re.M))
+    parts |= set(re.findall(r"^  (\w+): \{", assemble.source_text("math/filters.js"), re.M))
     linked: dict[str, set[str]] = {}
     for page in numbered():
         states = EXPLORER.findall(text_of(page))

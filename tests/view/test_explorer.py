@@ -14,7 +14,7 @@ import pytest
 import hotmax as hm
 from hotmax.view.cli import explore
 from hotmax.view.explorer import assemble, data, server
-from hotmax.view.explorer.data import Data
+from hotmax.view.explorer.data import ExplorerData
 from hotmax.view.explorer.digits import digits
 
 SOURCES = Path(assemble.__file__).parent / "page"
@@ -26,8 +26,8 @@ TOKEN, HOST = "secret", "127.0.0.1:4242"
 
 
 def test_the_page_is_one_small_file_that_asks_for_nothing():
-    text, policy = assemble.page()
-    assert len(text.encode()) <= assemble.LARGEST
+    text, policy = assemble.page_html()
+    assert len(text.encode()) <= assemble.LARGEST_PAGE
     assert not re.findall(r"https?://(?!www\.w3\.org/)", text)
     assert not re.search(r'\bsrc="|@import|<link(?! rel="icon" href="data:,")', text)
     assert f'content="{policy}"' in text
@@ -35,7 +35,7 @@ def test_the_page_is_one_small_file_that_asks_for_nothing():
     assert "connect-src 'none'" in policy
     assert "unsafe" not in policy
     assert "{{" not in text.partition("<script>")[0]
-    served, rule = assemble.page(served=True)
+    served, rule = assemble.page_html(served=True)
     assert "connect-src 'self'" in rule
     assert 'data-served="served"' in served
 
@@ -52,7 +52,7 @@ def test_every_module_is_in_the_page_and_short():
 
 def test_forms_that_are_not_read_are_refused(monkeypatch):
     for line in ("export default 3;", 'import x from "./y.js";', "export { a };"):
-        monkeypatch.setattr(assemble, "source", lambda name, line=line: f"const a = 1;\n{line}\n")
+        monkeypatch.setattr(assemble, "source_text", lambda name, line=line: f"const a = 1;\n{line}\n")
         with pytest.raises(ValueError, match="does not read"):
             assemble.wrapped("some.js")
 
@@ -63,7 +63,7 @@ def test_names_in_different_modules_stay_apart(monkeypatch):
         "sub/b.js": 'import * as c from "../c.js";\nconst own = 2;\nexport function f() {}\n',
         "c.js": "export class K {}\n",
     }
-    monkeypatch.setattr(assemble, "source", texts.__getitem__)
+    monkeypatch.setattr(assemble, "source_text", texts.__getitem__)
     code = assemble.script("a.js")
     assert re.findall(r'^modules\["(.*?)"\]', code, re.M) == ["c.js", "sub/b.js", "a.js"]
     assert 'const { f: g } = modules["sub/b.js"];' in code
@@ -72,11 +72,11 @@ def test_names_in_different_modules_stay_apart(monkeypatch):
 
 def test_links_to_the_guide_are_to_pages_that_exist():
     """Each panel names one page; where the guide is written, it has them all."""
-    pages = re.findall(r'page: "([\w-]+)"', assemble.source("guide.js"))
+    pages = re.findall(r'page: "([\w-]+)"', assemble.source_text("guide.js"))
     assert len(pages) == len(set(pages)) == 10
     if GUIDE.is_dir():
         assert {f"{page}.md" for page in pages} <= {path.name for path in GUIDE.iterdir()}
-    names = re.findall(r'help: "hm\.([\w.]+)"', assemble.source("guide.js"))
+    names = re.findall(r'help: "hm\.([\w.]+)"', assemble.source_text("guide.js"))
     for name in names:
         thing = hm
         for part in name.split("."):
@@ -126,14 +126,16 @@ def call(app, path="/", *, method="GET", headers=None, body=(b"",), query="token
 def app(tmp_path, rng):
     x = rng.normal(size=(40, 5)) * 3
     np.savez(tmp_path / "five.npz", logits=x, labels=np.arange(40) % 5)
-    explorer = server.Explorer(Data(hm.io.read(tmp_path / "five.npz"), "five.npz", "five.npz"))
+    explorer = server.Explorer(
+        ExplorerData(hm.io.read(tmp_path / "five.npz"), "five.npz", "five.npz")
+    )
     return server.application(explorer, TOKEN, lambda: 4242)
 
 
 def test_the_page_is_served_with_its_policy(app):
     status, headers, body = call(app, headers={"x-hotmax-token": None})
     assert status == 200
-    assert body.decode() == assemble.page(served=True)[0]
+    assert body.decode() == assemble.page_html(served=True)[0]
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy
@@ -282,7 +284,7 @@ def test_large_sets_are_sampled_unless_all_rows_are_asked_for(monkeypatch, rng, 
     monkeypatch.setattr(data, "LIVE", 100)
     x = rng.normal(size=(90, 5)) * 3
     np.savez(tmp_path / "x.npz", logits=x, labels=np.arange(90) % 5)
-    found = Data(hm.io.read(tmp_path / "x.npz"), "x.npz", "x.npz")
+    found = ExplorerData(hm.io.read(tmp_path / "x.npz"), "x.npz", "x.npz")
     assert found.about()["step"] == found.step == 5
     labels = np.arange(90) % 5
     some, every = found.calibration(2.0, False), found.calibration(2.0, True)
@@ -297,7 +299,7 @@ def test_large_sets_are_sampled_unless_all_rows_are_asked_for(monkeypatch, rng, 
 
 def test_the_page_is_written(right, refused, folder):
     assert right("explore", "--out", "page.html") == "written: page.html\n"
-    assert (folder / "page.html").read_text(encoding="utf-8") == assemble.page()[0]
+    assert (folder / "page.html").read_text(encoding="utf-8") == assemble.page_html()[0]
     assert "exists already" in refused("explore", "--out", "page.html")
     right("explore", "--out", "page.html", "--force")
     assert "without a FILE" in refused("explore", "x.npz", "--out", "other.html")

@@ -56,7 +56,7 @@ def run_on_rows(operation: ArrayOperation, arguments: Arguments) -> da.Array:
     name = operation.name
     if name == "linear_cross_entropy":
         return run_linear_cross_entropy(arguments)
-    call = Call(name, arguments)
+    call = DaskCall(name, arguments)
     if "reduction" in arguments or name == "perplexity":
         return loss(call)
     if "segment_ids" in arguments:
@@ -79,7 +79,7 @@ def unknown_sizes(name: str, array: da.Array) -> ValueError:
     )
 
 
-class Call:
+class DaskCall:
     """The arguments of a call, checked: arrays in the blocks of x, and options."""
 
     def __init__(self, name: str, arguments: Arguments) -> None:
@@ -208,7 +208,7 @@ def loss_block(*arrays: Array, function_name: str, names: list[str], options: Ar
     return np.asarray(operation.function(**given, **options, reduction="none"))
 
 
-def loss(call: Call) -> da.Array:
+def loss(call: DaskCall) -> da.Array:
     reduction = call.options.pop("reduction", "mean")
     shape = tuple(n for a, n in enumerate(call.x.shape) if a not in call.axes)
     kept = [a for a in range(call.x.ndim) if a not in call.axes]
@@ -267,7 +267,7 @@ def reduce_blocks(
     axes = tuple(range(values.ndim))
     counted = [] if labels is None or reduction != "mean" else [labels, axes]
     sums = da.blockwise(
-        block_sums,
+        loss_sums,
         (*axes, values.ndim),
         values,
         axes,
@@ -296,7 +296,7 @@ def reduce_blocks(
 SUMS = 7  # of a block: its losses, its losses times 2**-64, their divisor (all pairs); all finite?
 
 
-def block_sums(values: Array, labels: Array | None = None, *, weights: Array) -> Array:
+def loss_sums(values: Array, labels: Array | None = None, *, weights: Array) -> Array:
     flat = np.ascontiguousarray(values, FLOAT64).reshape(-1)
     if labels is None:
         count = float(flat.size), 0.0
@@ -318,7 +318,7 @@ def reduce_sums(sums: Array, *, reduction: str, kind: Any, exponential: bool) ->
         return np.asarray(in_type(np.exp(value) if exponential else value, kind))
 
 
-def segments(call: Call) -> da.Array:
+def segments(call: DaskCall) -> da.Array:
     if math.isnan(call.classes):
         raise unknown_sizes(call.x_name, call.x)
     ids = call.options.pop("segment_ids")

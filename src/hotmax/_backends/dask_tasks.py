@@ -50,7 +50,7 @@ def task_of(work: Callable[[Any], Any], part: Any) -> Delayed:
     """work(part), lazily: the part is put together by the task, from arrays that may be lazy."""
     make, arguments = part.recipe()
     given = [x if is_dask_collection(x) else delayed(x, traverse=False) for x in arguments]
-    return delayed(guarded, pure=False)(work, part.offset, make, *given)
+    return delayed(with_data_errors, pure=False)(work, part.offset, make, *given)
 
 
 class Fault:
@@ -64,7 +64,7 @@ class Fault:
         return kinds.get(self.kind, ValueError)(self.message)
 
 
-def guarded(
+def with_data_errors(
     work: Callable[[Any], Any], offset: int, make: Callable[..., Any], *arguments: Any
 ) -> Any:
     """work(make(*arguments)) in one thread; what is wrong with the data is returned."""

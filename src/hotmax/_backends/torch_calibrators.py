@@ -205,7 +205,7 @@ def padded_edges(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Formula:
+class ParameterMap:
     """A map, the parameters that it knows, and how they become tables of one shape."""
 
     apply: Callable[[torch.Tensor, Tensors], torch.Tensor]
@@ -217,26 +217,26 @@ START = ("temperature", "uniform", "centre")  # of structured scaling
 LINEAR = (*START, "diagonal", "off_diagonal", "bias")
 GUARD = ("temperature", "shares")
 FORMULAS = {
-    "identity": Formula(identity, ()),
-    "temperature": Formula(one_temperature, ("temperature",)),
-    "vector": Formula(structured(), LINEAR),
-    "matrix": Formula(structured(), LINEAR),
-    "dirichlet": Formula(structured(), LINEAR),
-    "quadratic": Formula(structured(True), (*LINEAR, "square")),
-    "softplus": Formula(structured(True, (0.0,)), (*START, "curve", "bias")),
-    "spline": Formula(structured(True, KNOTS), (*START, "curve", "bias")),
-    "class_temperature": Formula(structured(True), (*START, "group")),
-    "ensemble": Formula(ensemble, GUARD),
-    "isotonic": Formula(guarded(isotonic), (*GUARD, "knots", "values"), padded_knots),
-    "histogram": Formula(guarded(histogram), (*GUARD, "edges", "values"), padded_edges),
-    "platt": Formula(platt, ("line",)),
-    "beta": Formula(beta, ("line",)),
-    "venn_abers": Formula(venn_abers, ("knots", "low", "high")),
+    "identity": ParameterMap(identity, ()),
+    "temperature": ParameterMap(one_temperature, ("temperature",)),
+    "vector": ParameterMap(structured(), LINEAR),
+    "matrix": ParameterMap(structured(), LINEAR),
+    "dirichlet": ParameterMap(structured(), LINEAR),
+    "quadratic": ParameterMap(structured(True), (*LINEAR, "square")),
+    "softplus": ParameterMap(structured(True, (0.0,)), (*START, "curve", "bias")),
+    "spline": ParameterMap(structured(True, KNOTS), (*START, "curve", "bias")),
+    "class_temperature": ParameterMap(structured(True), (*START, "group")),
+    "ensemble": ParameterMap(ensemble, GUARD),
+    "isotonic": ParameterMap(guarded(isotonic), (*GUARD, "knots", "values"), padded_knots),
+    "histogram": ParameterMap(guarded(histogram), (*GUARD, "edges", "values"), padded_edges),
+    "platt": ParameterMap(platt, ("line",)),
+    "beta": ParameterMap(beta, ("line",)),
+    "venn_abers": ParameterMap(venn_abers, ("knots", "low", "high")),
 }
 LIMITS = {0.0: largest_entries, np.inf: even}
 
 
-def formula_of(method: str, parameters: Mapping[str, Any]) -> Formula:
+def formula_of(method: str, parameters: Mapping[str, Any]) -> ParameterMap:
     """The formula of a method with these parameters; ValueError if there is none."""
     found = FORMULAS.get(method)
     if found is None or set(parameters) - set(found.names):
@@ -245,7 +245,7 @@ def formula_of(method: str, parameters: Mapping[str, Any]) -> Formula:
         )
     temperature = parameters.get("temperature")
     if method == "temperature" and float(temperature) in LIMITS:  # type: ignore[arg-type]
-        return Formula(LIMITS[float(temperature)], ("temperature",))  # type: ignore[arg-type]
+        return ParameterMap(LIMITS[float(temperature)], ("temperature",))  # type: ignore[arg-type]
     if temperature is not None and not 0.0 < float(temperature) < np.inf:
         raise ValueError(
             f"the method {method!r} with temperature {float(temperature):g}, a limit, has no "

@@ -13,7 +13,7 @@ from hotmax._backends.protocol import to_numpy
 from hotmax._core.arrays import Array, Axis, as_mask, refuse_masked
 from hotmax._losses.cross_entropy import float64_losses
 
-MOST_PARTS = 40  # 53 bits each: the exponents of float64 span 2098 bits
+MOST_TEXT_PARTS = 40  # 53 bits each: the exponents of float64 span 2098 bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,8 @@ class _Sum:
         self.infinite += float(values[~np.isfinite(values)].sum())
         numbers = [*self.parts, *finite.tolist()]
         parts: list[float] = []
-        while numbers and len(parts) < MOST_PARTS:  # what is left of the sum after each rounding
+        # What is left of the sum after each rounding.
+        while numbers and len(parts) < MOST_TEXT_PARTS:
             total = math.fsum(numbers)
             if total == 0.0:
                 break

@@ -35,7 +35,7 @@ from hotmax._regression.summary import (
 from hotmax._regression.targets import target_probabilities
 from hotmax._softmax.functions import log_softmax, softmax
 
-KEPT = 200  # coefficients up to which a fit takes their covariance along
+KEPT_COEFFICIENTS = 200  # coefficients up to which a fit takes their covariance along
 
 
 class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -170,7 +170,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             with one_thread_each():
                 curvatures = Passes(data).curvatures(found.theta)
                 self._inference = None
-                if (data.classes - 1) * data.shape[1] <= KEPT:
+                if (data.classes - 1) * data.shape[1] <= KEPT_COEFFICIENTS:
                     self._inference = infer(data, found.theta, price)
             self._precision = curvatures + price * data.total
             self.separation_: str | None = None

@@ -24,7 +24,7 @@ from scipy.optimize import linprog
 from hotmax._core.arrays import Array
 from hotmax._regression.objective import Data
 
-MOST_ENTRIES = 1 << 22  # of the linear program
+MOST_PROGRAM_ENTRIES = 1 << 22  # of the linear program
 MOST_FREE = 1000  # coefficients, of the bound
 LARGEST_PRODUCT = 0.5  # B |g|: below 1, with allowance for rounding
 WORST_CONDITION = 1e10  # of the curvature, for columns of one scale
@@ -69,7 +69,7 @@ def separation_of(data: Data, theta: Array) -> Separation | None:
     best = np.where(targets, -np.inf, scores).max(1)
     hard = bool((targets.sum(1) == 1).all())
     complete = hard and bool((own > best).all())
-    if not complete and 2 * x.nnz * (data.classes - 1) > MOST_ENTRIES:
+    if not complete and 2 * x.nnz * (data.classes - 1) > MOST_PROGRAM_ENTRIES:
         return None
     scale = np.maximum(np.abs(x).max(0).toarray().reshape(-1), 1e-300)
     if complete:

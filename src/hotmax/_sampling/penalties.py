@@ -74,7 +74,7 @@ def penalize(
         {"repetition": repetition, "frequency": frequency, "presence": presence}
     )
     array = fill_masked(logits, "logits", -np.inf)
-    result = _target(array, out)
+    result = _result_array(array, out)
     moved = np.moveaxis(np.atleast_1d(result), _one_axis(axis, result.ndim), -1)
     plan = RowPlan(np.broadcast_to(np.float64(0.0), moved.shape), -1)
     history = as_history(tokens, offsets, plan.row_shape, plan.classes)
@@ -103,7 +103,7 @@ def _one_axis(axis: object, ndim: int) -> int:
     return normalize_axes(as_integer(axis, "axis"), max(ndim, 1))[0]
 
 
-def _target(array: Array, out: object) -> Array:
+def _result_array(array: Array, out: object) -> Array:
     kind = result_type(array.dtype)
     return np.empty(array.shape, kind) if out is None else check_out(out, array.shape, kind)
 
@@ -144,7 +144,7 @@ def add_bias(
     if not NATIVE.issuperset(map(type, (logits, tokens, out))):
         return dispatch(add_bias, locals())
     array = fill_masked(logits, "logits", -np.inf)
-    result = _target(array, out)
+    result = _result_array(array, out)
     moved = np.moveaxis(np.atleast_1d(result), _one_axis(axis, result.ndim), -1)
     each = bias_lines(tokens, moved.shape[:-1], moved.shape[-1], "tokens")
     _assign(result, array)

@@ -23,7 +23,7 @@ from hotmax._kernels.compiler import shipped
 Codes = dict[str, tuple[str, dict[str, bytes]]]  # by key: name, and code for each level
 # Libraries that fit calibrators have threads of their own, which spin: twice the processor's time.
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")
-Progress = Callable[[str, float], None]
+BuildProgress = Callable[[str, float], None]
 
 
 def compile_unit(unit: str, levels: tuple[str, ...]) -> Codes:
@@ -40,7 +40,7 @@ def compile_unit(unit: str, levels: tuple[str, ...]) -> Codes:
 
 def compile_all(
     processes: int | None = None,
-    progress: Progress | None = None,
+    progress: BuildProgress | None = None,
     levels: tuple[str, ...] = (),
 ) -> Codes:
     """Compile what all public functions need; return the code for these levels, if any."""
@@ -81,7 +81,7 @@ def environment(**variables: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def build(folder: Path, levels: list[str], progress: Progress | None = None) -> None:
+def build(folder: Path, levels: list[str], progress: BuildProgress | None = None) -> None:
     """Write one archive for each level into the folder."""
     start = time.monotonic()
     lowest = list(shipped.levels())[-1]  # what example calls run, whatever this processor has

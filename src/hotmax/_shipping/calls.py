@@ -37,7 +37,7 @@ from hotmax._shipping.examples import Scene
 from hotmax.calibration.request import MetricOptions
 
 # Largest result: a Hessian has as many entries as classes cubed.
-MOST_ENTRIES = 1 << 17
+MOST_EXAMPLE_ENTRIES = 1 << 17
 REFUSED = (TypeError, ValueError)
 
 # Public functions that are not over arrays of logits or compute by other public functions.
@@ -144,7 +144,7 @@ def calls(
     declared = OPERATIONS.get(name)
     if declared is not None and declared.composed_of is not None:
         declared = OPERATIONS[declared.composed_of]
-    if declared is not None and scene.classes ** max(declared.class_axes, 1) > MOST_ENTRIES:
+    if declared is not None and scene.classes ** max(declared.class_axes, 1) > MOST_EXAMPLE_ENTRIES:
         return
     parameters = inspect.signature(function).parameters
     table = examples.TABLES[next(iter(parameters))]

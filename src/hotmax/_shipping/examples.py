@@ -65,7 +65,7 @@ class Scene(NamedTuple):
         return self.laid_out(self.classes_of_rows(kind))
 
     def probabilities(self) -> Array:
-        floats = self.dtype if self.dtype in FLOATS else "float64"
+        floats = self.dtype if self.dtype in FLOAT_NAMES else "float64"
         values = np.full(self.shape, 1.0 / max(self.classes, 1)).astype(type_of(floats))
         return self.laid_out(values)
 
@@ -82,7 +82,7 @@ class Scene(NamedTuple):
         return self.laid_out(there)
 
 
-FLOATS = ("float16", "bfloat16", "float32", "float64")
+FLOAT_NAMES = ("float16", "bfloat16", "float32", "float64")
 LAYOUTS: dict[str, Callable[[Array], Array]] = {
     "C": lambda x: x,
     "Fortran": np.asfortranarray,
@@ -293,7 +293,7 @@ TABLES: dict[str, dict[str, Values]] = {
 }
 
 FLOAT_TYPES = ("float32", "float64")
-HALVES = ("float16", "bfloat16")
+HALF_NAMES = ("float16", "bfloat16")
 
 
 def logit_scenes() -> list[Scene]:
@@ -330,7 +330,7 @@ def logit_scenes() -> list[Scene]:
     ]
     scenes += [
         Scene(shape, t, axis)
-        for t in (*HALVES, "int64", "uint8", "bool")
+        for t in (*HALF_NAMES, "int64", "uint8", "bool")
         for shape, axis in (((5, 7), -1), ((3, 100), -1), ((2, 1500), -1), ((7, 6), 0))
     ]
     scenes += [
@@ -345,7 +345,7 @@ def attention_scenes() -> list[Scene]:
     sizes = [(2, 3, 5, 4), (1, 1, 40, 32), (2, 20, 40, 16)]
     scenes = [Scene(shape, t, options=2) for t in FLOAT_TYPES for shape in sizes]
     scenes += [Scene((4, 200, 600, 16), t, options=1) for t in FLOAT_TYPES]
-    scenes += [Scene((2, 3, 5, 4), t, options=1) for t in HALVES]
+    scenes += [Scene((2, 3, 5, 4), t, options=1) for t in HALF_NAMES]
     return scenes + [
         Scene((2, 3, 5, 4), t, -1, layout)
         for t in FLOAT_TYPES
@@ -355,7 +355,7 @@ def attention_scenes() -> list[Scene]:
 
 def linear_scenes() -> list[Scene]:
     scenes = [Scene(shape, t, options=2) for t in FLOAT_TYPES for shape in ((9, 7), (9, 100))]
-    return scenes + [Scene((9, 7), t) for t in HALVES]
+    return scenes + [Scene((9, 7), t) for t in HALF_NAMES]
 
 
 def scenes_of(function: Callable[..., Any]) -> list[Scene]:

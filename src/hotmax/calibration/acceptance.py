@@ -35,7 +35,7 @@ from hotmax.calibration.row_sums import RowSums, RowSumsAt
 from hotmax.calibration.rule_files import Field, read_rule, write_rule
 from hotmax.calibration.scores import row_probabilities
 
-FORMAT = "hotmax acceptance rule"
+ACCEPTANCE_FORMAT = "hotmax acceptance rule"
 PILOT = 0.2  # the share of rows that lays down the sequence of thresholds
 TARGETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3)
 
@@ -124,7 +124,12 @@ class Acceptance:
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the rule as JSON, for `load_acceptance`; an existing file only with `force`."""
-        write_rule(path, FORMAT, {name: getattr(self, name) for name in FIELDS}, force)
+        write_rule(
+            path,
+            ACCEPTANCE_FORMAT,
+            {name: getattr(self, name) for name in ACCEPTANCE_FIELDS},
+            force,
+        )
 
 
 @dataclass(frozen=True)
@@ -157,7 +162,7 @@ class AcceptanceEvaluation:
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
-FIELDS = {
+ACCEPTANCE_FIELDS = {
     "error": Field(float, (0.0, 1.0)),
     "level": Field(float, (0.0, 1.0)),
     "threshold": Field(float, (0.0, math.inf)),
@@ -177,7 +182,7 @@ def load_acceptance(path: str | os.PathLike[str]) -> Acceptance:
         ValueError: If the file holds something else or is damaged; it names the file.
         OSError: If it is not there or may not be read.
     """
-    return Acceptance(**read_rule(path, FORMAT, FIELDS))
+    return Acceptance(**read_rule(path, ACCEPTANCE_FORMAT, ACCEPTANCE_FIELDS))
 
 
 @dataclass(frozen=True, eq=False)

@@ -175,7 +175,7 @@ def row_limit(classes: int) -> int:
     return max(min(MOST_ROWS, MOST_LOGITS // classes), 1)
 
 
-def candidates(classes: int) -> tuple[list[str], list[tuple[str, str]]]:
+def methods_to_try(classes: int) -> tuple[list[str], list[tuple[str, str]]]:
     """(methods to try, those left out and why), from the simplest on."""
     tried, left_out = [], []
     order = sorted(PARTS, key=lambda method: PARTS[method].size(classes, BINS))
@@ -330,7 +330,7 @@ def assess(
         fit = robust_intervals(fit, sample, fitting.effective)
         sample = scaled_weights(sample)
     fit = curve_on(sample, fit)
-    tried, left_out = candidates(rows.classes)
+    tried, left_out = methods_to_try(rows.classes)
     methods = [Method(UNCALIBRATED, 1.0), Method("temperature", fit.temperature)]
     for number, method in enumerate(tried):
         progress(f"fitting {method}", 0.4 + 0.2 * number / len(tried))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-MOST_STEPS = 100_000  # of the continued fraction, which takes about sqrt(n) of them
+MOST_BISECTIONS = 100_000  # of the continued fraction, which takes about sqrt(n) of them
 
 
 def beta_fraction(a: float, b: float, x: float) -> float:
@@ -13,7 +13,7 @@ def beta_fraction(a: float, b: float, x: float) -> float:
     c, d = 1.0, 1.0 - (a + b) * x / (a + 1.0)
     d = 1.0 / (d if abs(d) > tiny else tiny)
     value = d
-    for m in range(1, MOST_STEPS):
+    for m in range(1, MOST_BISECTIONS):
         for term in (
             m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
             -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),

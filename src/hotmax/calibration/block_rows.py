@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hotmax.calibration.examples import Examples, read, read_rows, step_of
-from hotmax.calibration.source import Block, Part
+from hotmax.calibration.source import RowBlock, StoredPart
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,9 @@ class ReadOptions:
     class_names: tuple[str, ...] | None = None
 
 
-def checked(block: Block, options: ReadOptions, part: Part, offset: int) -> Iterator[Examples]:
+def checked(
+    block: RowBlock, options: ReadOptions, part: StoredPart, offset: int
+) -> Iterator[Examples]:
     """The examples of a block, few enough at a time to stay in the cache."""
     if not len(block.logits):
         return

@@ -43,7 +43,7 @@ from hotmax.calibration.verdict import MISCALIBRATED, NOT_FOUND
 
 TOO_HIGH, TOO_LOW = "probabilities too high", "probabilities too low"
 MOST_LABELS = 1000  # each takes about a megabyte
-SMALL = 0.01  # p-values up to here are computed anew, from more samples
+REFINED_BELOW = 0.01  # p-values up to here are computed anew, from more samples
 MORE_SAMPLES = 40  # for each label: the smallest p-value is then half of what one of them needs
 COARSE_BINS = 60  # cells of these samples
 
@@ -210,9 +210,9 @@ class LabelSums:
                 p = softmax(logits, temperature=temperature)[:, 1]
             right = yes.astype(np.float64)
             add_to_cells(self.cells[label], np.ascontiguousarray(p), right, np.ones(1), edges)
-            add_squares(self.losses[label], loss)
+            add_to_squares(self.losses[label], loss)
             total += loss
-        add_squares(self.mean_loss, total / labels)
+        add_to_squares(self.mean_loss, total / labels)
         self.rows += rows
         return self
 
@@ -263,7 +263,7 @@ class LabelSums:
         )
 
 
-def add_squares(sums: ExactSums, values: Array) -> None:
+def add_to_squares(sums: ExactSums, values: Array) -> None:
     terms = np.empty((2, values.size))
     fill_squares(terms, [values])
     sums.add(terms)
@@ -278,7 +278,7 @@ def label_test(cells: Array, labels: int, rng: np.random.Generator) -> Calibrati
     """
     test = calibration_test(cells, rng)
     samples = MORE_SAMPLES * labels - 1
-    if test.p_value > SMALL or samples <= 999:
+    if test.p_value > REFINED_BELOW or samples <= 999:
         return test
     wider = cells.reshape(COARSE_BINS, -1, cells.shape[1]).sum(1)
     return calibration_test(wider, rng, samples)

@@ -11,7 +11,7 @@ import numpy as np
 
 from hotmax._core.arrays import Array
 from hotmax._softmax.functions import softmax
-from hotmax.calibration.source import Block, LazyPart, Part, Source
+from hotmax.calibration.source import LazyPart, RowBlock, Source, StoredPart
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class Calibrate:
 
 
 @dataclass(frozen=True, eq=False)
-class CalibratedPart(Part):
+class CalibratedPart(StoredPart):
     """A part whose blocks go through a calibrator."""
 
-    part: Part | None = None
+    part: StoredPart | None = None
     calibrate: Calibrate | None = None
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         assert self.part is not None
         assert self.calibrate is not None
         start = self.first
@@ -60,11 +60,11 @@ class CalibratedPart(Part):
             start += len(block.logits)
 
 
-def through(calibrate: Calibrate, part: Part) -> CalibratedPart:
+def through(calibrate: Calibrate, part: StoredPart) -> CalibratedPart:
     return CalibratedPart(part.offset, part.rows, part.place, part.first, part, calibrate)
 
 
-def made_through(calibrate: Calibrate, make: Callable[..., Part], *arrays: Any) -> Part:
+def made_through(calibrate: Calibrate, make: Callable[..., StoredPart], *arrays: Any) -> StoredPart:
     return through(calibrate, make(*arrays))
 
 
@@ -74,7 +74,7 @@ class CalibratedLazyPart(LazyPart):
 
     calibrate: Calibrate | None = None
 
-    def recipe(self) -> tuple[Callable[..., Part], tuple[Any, ...]]:
+    def recipe(self) -> tuple[Callable[..., StoredPart], tuple[Any, ...]]:
         assert self.calibrate is not None
         make, arrays = super().recipe()
         return partial(made_through, self.calibrate, make), arrays

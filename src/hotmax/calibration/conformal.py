@@ -26,7 +26,7 @@ from hotmax.calibration.rule_files import Field, read_rule, write_rule
 from hotmax.calibration.scores import row_probabilities
 from hotmax.calibration.set_coverage import ConformalEvaluation, SetCounts, evaluation_of
 
-FORMAT = "hotmax prediction sets"
+CONFORMAL_FORMAT = "hotmax prediction sets"
 METHODS = ("lac", "aps", "raps")
 
 
@@ -128,11 +128,11 @@ class Conformal:
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the thresholds as JSON, for `load`; an existing file only with `force`."""
-        values = {name: getattr(self, name) for name in FIELDS}
-        write_rule(path, FORMAT, {**values, "thresholds": list(self.thresholds)}, force)
+        values = {name: getattr(self, name) for name in CONFORMAL_FIELDS}
+        write_rule(path, CONFORMAL_FORMAT, {**values, "thresholds": list(self.thresholds)}, force)
 
 
-FIELDS = {
+CONFORMAL_FIELDS = {
     "method": Field(str, METHODS),
     "coverage": Field(float, (0.0, 1.0)),
     "threshold": Field(float, (-math.inf, math.inf)),
@@ -156,7 +156,7 @@ def load(path: str | os.PathLike[str]) -> Conformal:
         ValueError: If the file holds something else or is damaged; it names the file.
         OSError: If it is not there or may not be read.
     """
-    values = read_rule(path, FORMAT, FIELDS)
+    values = read_rule(path, CONFORMAL_FORMAT, CONFORMAL_FIELDS)
     thresholds = tuple(values["thresholds"])
     if thresholds and len(thresholds) != values["num_classes"]:
         raise ValueError(

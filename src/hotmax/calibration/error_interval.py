@@ -19,7 +19,7 @@ from hotmax.calibration.binning import BINS, SQUARES, WEIGHT, means, width_edges
 from hotmax.calibration.estimate import NORMAL, Estimate
 from hotmax.calibration.smooth import responses
 
-REPLICATES = 400
+INTERVAL_REPLICATES = 400
 CERTAIN = 3.0  # standard errors by which a gap must differ from 0 for its sign to be taken as known
 
 
@@ -39,7 +39,7 @@ def accuracy_noise(
     `dispersion`: that of `label_noise`, by which the variance is larger or smaller.
     """
     count = np.clip(np.rint(rows / np.minimum(dispersion, 1.0)), 1.0, 2.0**62)
-    hits = rng.binomial(count.astype(np.int64), probability, (REPLICATES, rows.size))
+    hits = rng.binomial(count.astype(np.int64), probability, (INTERVAL_REPLICATES, rows.size))
     noise: Array = (hits / count - probability) * np.sqrt(np.maximum(dispersion, 1.0))
     return noise
 

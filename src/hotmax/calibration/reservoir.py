@@ -15,7 +15,7 @@ from hotmax.calibration.row_hash import RESERVOIR, hashes_of, reservoir_limit, r
 from hotmax.calibration.row_parts import KeptRows, RowParts, Split
 
 MOST_ROWS = 20_000  # to fit a calibrator with many parameters to, or prediction sets
-MOST_LOGITS = 1 << 24  # in those rows, where their number is not given
+MOST_RESERVOIR_LOGITS = 1 << 24  # in those rows, where their number is not given
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def rows_to_fit(
 ) -> Examples:
     """All rows, or a reservoir of them if they are more than `max_rows`; of those of a split."""
     if max_rows is None:
-        most = max(min(MOST_ROWS, MOST_LOGITS // rows.classes), 1)
+        most = max(min(MOST_ROWS, MOST_RESERVOIR_LOGITS // rows.classes), 1)
     else:
         most = as_integer(max_rows, "max_rows", 1)
     if rows.rows <= most:

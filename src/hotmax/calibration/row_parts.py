@@ -20,7 +20,7 @@ from hotmax.calibration.block_rows import ReadOptions, checked
 from hotmax.calibration.examples import INPUTS, Examples, read, read_rows, step_of
 from hotmax.calibration.passes import Job, RowPart, Runner, Tell, run_part
 from hotmax.calibration.row_hash import HALVES, held_count, held_out, row_hashes
-from hotmax.calibration.source import LazyPart, Part, Source, lazy_source
+from hotmax.calibration.source import LazyPart, Source, StoredPart, lazy_source
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class ArrayPart:
 class SourcePart:
     """A part of a source, checked as it is read."""
 
-    part: Part
+    part: StoredPart
     options: ReadOptions
     weights: Array | None
 
@@ -81,7 +81,7 @@ def same(part: SourcePart) -> SourcePart:
 
 
 def rows_of(
-    make: Callable[..., Part], options: ReadOptions, weights: Array | None, *arrays: Any
+    make: Callable[..., StoredPart], options: ReadOptions, weights: Array | None, *arrays: Any
 ) -> SourcePart:
     return SourcePart(make(*arrays), options, weights)
 

@@ -12,17 +12,17 @@ import numpy as np
 
 from hotmax._core.arrays import Array
 
-NODES = 8192  # intervals between the nodes of the grid
-NARROWEST = 4.0 / NODES  # the narrowest kernel that the grid resolves
+KERNEL_NODES = 8192  # intervals between the nodes of the grid
+NARROWEST = 4.0 / KERNEL_NODES  # the narrowest kernel that the grid resolves
 
 
 def deposit(positions: Array, amounts: Array) -> Array:
     """Amounts at positions in 0..1, shared between the two nodes around each."""
-    place = np.clip(positions, 0.0, 1.0) * NODES
-    left = np.minimum(place.astype(np.int64), NODES - 1)
+    place = np.clip(positions, 0.0, 1.0) * KERNEL_NODES
+    left = np.minimum(place.astype(np.int64), KERNEL_NODES - 1)
     part = place - left
-    grid = np.bincount(left, amounts * (1.0 - part), NODES + 1)
-    grid += np.bincount(left + 1, amounts * part, NODES + 1)
+    grid = np.bincount(left, amounts * (1.0 - part), KERNEL_NODES + 1)
+    grid += np.bincount(left + 1, amounts * part, KERNEL_NODES + 1)
     return grid
 
 
@@ -34,7 +34,7 @@ def spectrum(grid: Array) -> Array:
     return np.fft.rfft(np.concatenate([ends, ends[-2:0:-1]]))
 
 
-def smoothed(transform: Array, width: float, nodes: int = NODES) -> Array:
+def smoothed(transform: Array, width: float, nodes: int = KERNEL_NODES) -> Array:
     """Amounts for each node, after a reflected Gaussian of standard deviation `width`."""
     damping = np.exp(-0.5 * (np.arange(nodes + 1) * (math.pi * width)) ** 2)
     return np.fft.irfft(transform[: nodes + 1] * damping, 2 * nodes)[: nodes + 1]
@@ -42,7 +42,7 @@ def smoothed(transform: Array, width: float, nodes: int = NODES) -> Array:
 
 def nodes_for(width: float) -> int:
     """Enough for the waves that such a kernel leaves, eight times over."""
-    return min(NODES, max(1024, 1 << math.ceil(math.log2(24.0 / width))))
+    return min(KERNEL_NODES, max(1024, 1 << math.ceil(math.log2(24.0 / width))))
 
 
 def integral(amounts: Array) -> float:
@@ -102,8 +102,8 @@ def smooth_curve(
     """(confidence, accuracy, density) on a grid of `points` intervals: a kernel regression."""
     weight = smoothed(spectrum(deposit(positions, weights)), width)
     hits = smoothed(spectrum(deposit(positions, correct)), width)
-    pick = np.arange(0, NODES + 1, NODES // points)
+    pick = np.arange(0, KERNEL_NODES + 1, KERNEL_NODES // points)
     there = weight[pick] > weight.max() * 1e-9
     with np.errstate(invalid="ignore", divide="ignore"):
         accuracy = np.where(there, np.clip(hits[pick] / weight[pick], 0.0, 1.0), np.nan)
-    return pick / NODES, accuracy, weight[pick] * NODES / weights.sum()
+    return pick / KERNEL_NODES, accuracy, weight[pick] * KERNEL_NODES / weights.sum()

@@ -17,7 +17,7 @@ from hotmax._core.class_labels import names_of_columns
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class RowBlock:
     """Consecutive rows, as they were found."""
 
     logits: Array
@@ -26,7 +26,7 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class StoredPart:
     """A piece of a source that can be read by itself, also in another process.
 
     Attributes:
@@ -41,7 +41,7 @@ class Part:
     place: str = ""
     first: int = 0
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         """Its rows in order, some at a time."""
         raise NotImplementedError
 
@@ -68,7 +68,7 @@ class Source:
 
     def __init__(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[StoredPart],
         *,
         name: str,
         classes: int,
@@ -109,12 +109,12 @@ class Source:
 
 
 @dataclass(frozen=True, eq=False)
-class LoadedBlock(Part):
+class LoadedBlock(StoredPart):
     """A part that is one block, in memory."""
 
-    block: Block | None = None
+    block: RowBlock | None = None
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         assert self.block is not None
         yield self.block
 
@@ -123,22 +123,22 @@ def loaded_block(part: LoadedBlock, logits: Any, labels: Any, weights: Any) -> L
     for array, name in ((logits, "logits"), (labels, "labels"), (weights, "sample_weight")):
         refuse_masked(array, name)
     y, w = (None if x is None else np.asarray(x) for x in (labels, weights))
-    return replace(part, block=Block(np.asarray(logits), y, w))
+    return replace(part, block=RowBlock(np.asarray(logits), y, w))
 
 
 @dataclass(frozen=True, eq=False)
-class LazyPart(Part):
+class LazyPart(StoredPart):
     """A block of a collection whose arrays are not there yet."""
 
     arrays: tuple[Any, Any, Any] = (None, None, None)  # logits, labels, weights
     load: Callable[..., tuple[Any, ...]] = lambda *arrays: arrays
 
-    def recipe(self) -> tuple[Callable[..., Part], tuple[Any, ...]]:
+    def recipe(self) -> tuple[Callable[..., StoredPart], tuple[Any, ...]]:
         """What makes a part that can be read, and its arguments once they are computed."""
         empty = LoadedBlock(self.offset, self.rows, self.place, self.first)
         return partial(loaded_block, empty), self.arrays
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         make, arrays = self.recipe()
         return make(*self.load(*arrays)).blocks()
 

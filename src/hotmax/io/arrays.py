@@ -57,7 +57,7 @@ def array_of(
     shape, fortran, dtype = header_of(file, what)
     offset = file.tell()
     check_length(what, size - offset, math.prod(shape) * dtype.itemsize)
-    return array_at(path, dtype, shape, offset, least_mapped, "F" if fortran else "C")
+    return array_in_file(path, dtype, shape, offset, least_mapped, "F" if fortran else "C")
 
 
 def check_length(what: str, there: int, declared: int) -> None:
@@ -119,7 +119,7 @@ def parsed_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return shape, fortran, dtype
 
 
-def array_at(
+def array_in_file(
     path: Path,
     dtype: np.dtype[Any],
     shape: tuple[int, ...],

@@ -11,10 +11,10 @@ import numpy as np
 
 from hotmax._core.arrays import Array
 from hotmax._core.reading import reading
-from hotmax.calibration.source import Part
+from hotmax.calibration.source import StoredPart
 from hotmax.io.found import Found, Wanted
 from hotmax.io.labels import is_soft
-from hotmax.io.one_file import checked_logits, checked_names, existing, reader_of
+from hotmax.io.one_file import checked_logits, existing, names_of_file, reader_of
 from hotmax.io.one_logit import is_one_logit, pair_of_names, said_of_pair
 from hotmax.io.parquet import batches, chosen_columns, opened_parquet
 from hotmax.io.parts import FileRows, RowGroup, opened_at, rows_in_block
@@ -32,7 +32,7 @@ class FileSummary:
     dtype: np.dtype[Any]
     class_names: tuple[str, ...] | None
     has_labels: bool
-    parts: tuple[Part, ...]  # from offset 0
+    parts: tuple[StoredPart, ...]  # from offset 0
     logit_source: str
     label_source: str | None
     one_logit: bool  # for each row, of two classes
@@ -75,10 +75,10 @@ def classes_of(
     """(how many classes, their names): two of one logit, named in the labels of this file."""
     if not is_one_logit(found.logits):
         count = int(found.logits.shape[1])
-        return count, checked_names(class_names, found, count, path)
+        return count, names_of_file(class_names, found, count, path)
     labels = found.labels
     raw = labels if labels is None or isinstance(labels, list) else np.asarray(labels[:])
-    return 2, checked_names(pair_of_names(found, class_names, raw, path), found, 2, path)
+    return 2, names_of_file(pair_of_names(found, class_names, raw, path), found, 2, path)
 
 
 def len_of(labels: Any) -> int:

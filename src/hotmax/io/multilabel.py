@@ -19,10 +19,10 @@ from hotmax.io.one_file import (
     ARRAYS,
     check_nan,
     checked_logits,
-    checked_names,
     existing,
     is_array_of_labels,
     label_file,
+    names_of_file,
     opened,
     reader_of,
 )
@@ -125,7 +125,7 @@ def as_targets(raw: Any, shape: tuple[int, ...], where: object) -> Array:
     return y.astype(np.int64)
 
 
-def log_odds(p: Array, file: Path, least: float) -> Array:
+def label_log_odds(p: Array, file: Path, least: float) -> Array:
     """The logits of probabilities of "yes"."""
     p = p.astype(np.float64)
     if not ((p >= 0.0) & (p <= 1.0)).all():
@@ -166,7 +166,7 @@ def read_labels_apart(
         if names is not None and x.shape[1] == 1 and len(names) == 1:
             labels_of: tuple[str, ...] = (str(names[0]),)
         else:
-            labels_of = checked_names(class_names, found, x.shape[1], file) or ()
+            labels_of = names_of_file(class_names, found, x.shape[1], file) or ()
         check_nan(x, found, file)
     source, where = found.label_source, file
     if other is not None:
@@ -177,7 +177,7 @@ def read_labels_apart(
         raw, source, where = labels, "labels", Path("labels")
     y = None if raw is None else as_targets(raw, x.shape, where)
     if wanted.probabilities:
-        x = log_odds(x, file, least)
+        x = label_log_odds(x, file, least)
     elif x.dtype.kind == "f" and x.size > 1 and ((x >= 0) & (x <= 1)).all() and (x % 1 > 0).any():
         raise ValueError(
             f"{file} holds probabilities, not logits: all of them lie in 0..1; say "

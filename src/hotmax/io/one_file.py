@@ -150,7 +150,7 @@ def checked_logits(found: Found, file: Path) -> Array:
     return x
 
 
-def checked_names(
+def names_of_file(
     given: Sequence[str] | None, found: Found, count: int, file: Path
 ) -> tuple[str, ...] | None:
     if given is None and (found.class_names is None or (count == 2 and is_one_logit(found.logits))):

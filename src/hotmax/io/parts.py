@@ -12,7 +12,7 @@ import numpy as np
 from hotmax._core.arrays import Array
 from hotmax._core.class_labels import Labels
 from hotmax._core.reading import reading
-from hotmax.calibration.source import Block, Part
+from hotmax.calibration.source import RowBlock, StoredPart
 from hotmax.io.found import Found, Wanted
 from hotmax.io.labels import as_labels
 from hotmax.io.one_file import opened
@@ -35,22 +35,22 @@ def opened_at(name: str, path: Path, wanted: Wanted) -> Found:
 
 
 @dataclass(frozen=True, eq=False)
-class ArraySlice(Part):
+class ArraySlice(StoredPart):
     """Rows of arrays from `first` on: in memory, in a memory map, or in a zarr store."""
 
     x: Any = None
     y: Any = None
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         step = rows_in_block(int(self.x.shape[1]))
         for start in range(self.first, self.first + self.rows, step):
             stop = min(start + step, self.first + self.rows)
             labels = None if self.y is None else np.asarray(self.y[start:stop])
-            yield Block(np.asarray(self.x[start:stop]), labels)
+            yield RowBlock(np.asarray(self.x[start:stop]), labels)
 
 
 @dataclass(frozen=True, eq=False)
-class FileRows(Part):
+class FileRows(StoredPart):
     """Rows of a file of arrays or text, or of a zarr: those from `first` on."""
 
     wanted: Wanted = EVERYTHING
@@ -58,7 +58,7 @@ class FileRows(Part):
     labels: Labels | None = None  # where they come from another file
     has_labels: bool = True
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         with naming(self.place) as path:
             with reading(path):
                 found = opened_at(self.place, path, self.wanted)
@@ -75,11 +75,11 @@ class FileRows(Part):
                 labels = None
                 if self.has_labels:
                     labels = block_labels(raw, x, start, stop, self.class_names, path)
-                yield Block(x, labels)
+                yield RowBlock(x, labels)
 
 
 @dataclass(frozen=True, eq=False)
-class RowGroup(Part):
+class RowGroup(StoredPart):
     """A row group of a Parquet file."""
 
     columns: ChosenColumns | None = None
@@ -88,7 +88,7 @@ class RowGroup(Part):
     labels: Labels | None = None
     probabilities: bool = False  # whether a single column holds those
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         assert self.columns is not None
         start = self.first
         with naming(self.place) as path, reading(path), opened_parquet(path) as file:
@@ -102,18 +102,18 @@ class RowGroup(Part):
                 labels = None
                 if raw is not None:
                     labels = block_labels(raw, x, start, stop, self.class_names, path)
-                yield Block(x, labels)
+                yield RowBlock(x, labels)
                 start = stop
 
 
 @dataclass(frozen=True, eq=False)
-class ClippedPart(Part):
+class ClippedPart(StoredPart):
     """A part whose probabilities are at least `clip`, and add up to 1 again."""
 
-    inner: Part | None = None
+    inner: StoredPart | None = None
     clip: float = 0.0
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         assert self.inner is not None
         for block in self.inner.blocks():
             kind = np.float64 if block.logits.dtype.itemsize > 4 else np.float32

@@ -27,12 +27,12 @@ from hotmax.io.one_file import (
     as_columns,
     check_nan,
     checked_logits,
-    checked_names,
     existing,
     expect_logits,
     is_array_of_labels,
     label_file,
     logarithms,
+    names_of_file,
     numbers_of_labels,
     opened,
     raw_labels,
@@ -207,7 +207,7 @@ def read(
         found = opened(file, wanted)
         x = checked_logits(found, file)
         one = is_one_logit(x)
-        names = None if one else checked_names(class_names, found, x.shape[1], file)
+        names = None if one else names_of_file(class_names, found, x.shape[1], file)
     raw, source, place, where = found.labels, found.label_source, found.place, file
     with reading(other or file):
         if other is not None:
@@ -218,7 +218,7 @@ def read(
             raw, source, where, place = np.asarray(labels), "labels", Path("labels"), row_place
         rows, count = x.shape[0], 2 if one else x.shape[1]
         if one:
-            names = checked_names(pair_of_names(found, class_names, raw, where), found, 2, file)
+            names = names_of_file(pair_of_names(found, class_names, raw, where), found, 2, file)
         if given:
             raw = raw_labels(labels, count, names)
         numbers = None if raw is None else as_labels(raw, rows, count, names, place, where)

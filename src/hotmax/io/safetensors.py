@@ -11,10 +11,10 @@ import numpy as np
 
 from hotmax._core.arrays import Array
 from hotmax._core.reading import first_line, is_count, strict_json
-from hotmax.io.arrays import array_at, choose_arrays
+from hotmax.io.arrays import array_in_file, choose_arrays
 from hotmax.io.found import Found, Wanted
 
-MOST_DIMENSIONS = 64  # of a tensor, as in NumPy
+MOST_TENSOR_DIMENSIONS = 64  # of a tensor, as in NumPy
 LONGEST_TENSOR_HEADER = 1 << 23  # bytes of a .safetensors header, which takes 25 times that parsed
 
 SAFETENSORS = {
@@ -91,7 +91,7 @@ def tensor_entry(path: Path, name: str, entry: object) -> Tensor:
     kind, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if type(kind) is not str or type(shape) is not list or type(offsets) is not list:
         raise damaged
-    if len(offsets) != 2 or len(shape) > MOST_DIMENSIONS:
+    if len(offsets) != 2 or len(shape) > MOST_TENSOR_DIMENSIONS:
         raise damaged
     if not all(map(is_count, [*shape, *offsets])):
         raise damaged
@@ -118,7 +118,7 @@ def tensor_of(path: Path, name: str, tensor: Tensor, base: int, least_mapped: in
     if tensor.kind not in SAFETENSORS:
         raise ValueError(f"{path}: tensor {name!r} holds {tensor.kind}, which is not read here")
     kind = np.dtype(SAFETENSORS[tensor.kind])
-    array = array_at(path, kind, tensor.shape, base + tensor.begin, least_mapped)
+    array = array_in_file(path, kind, tensor.shape, base + tensor.begin, least_mapped)
     return widened(array) if tensor.kind == "BF16" else array
 
 

@@ -15,17 +15,17 @@ from hotmax._core.arrays import ACCEPTED, FLOATS, refuse_masked
 from hotmax._core.class_labels import names_for
 from hotmax._core.reading import reading
 from hotmax.calibration.examples import INPUTS, refuse_probabilities
-from hotmax.calibration.source import Part, Source, lazy_source
+from hotmax.calibration.source import Source, StoredPart, lazy_source
 from hotmax.io.file_summaries import check_agreement, summary_of, whole_chunks
 from hotmax.io.found import NONE, Found, Wanted
 from hotmax.io.labels import is_soft, read_label_file
 from hotmax.io.one_file import (
     as_clip,
     as_columns,
-    checked_names,
     existing,
     is_array_of_labels,
     label_file,
+    names_of_file,
     numbers_of_labels,
     raw_labels,
 )
@@ -104,7 +104,7 @@ def source_of_files(
     return looked_at(source, first.one_logit)
 
 
-def labelled(part: Part) -> dict[str, Any]:
+def labelled(part: StoredPart) -> dict[str, Any]:
     return {"has_labels": True} if isinstance(part, FileRows) else {}
 
 
@@ -146,7 +146,7 @@ def source_of_arrays(
     names = None
     if class_names is not None:
         nothing = Found(np.empty((1, classes)), "", None, None, None, str)
-        names = checked_names(class_names, nothing, classes, Path(name))
+        names = names_of_file(class_names, nothing, classes, Path(name))
     step = whole_chunks(x, classes)
     parts = [
         ArraySlice(start, min(step, rows - start), "" if name == "logits" else name, start, x, y)

@@ -21,7 +21,7 @@ from hotmax.laws.libraries import FULL_FLOATS, numpy_dtype
 from hotmax.laws.subjects import SUBJECTS, Subject, subject_of
 
 PEERS = ("hotmax", "scipy", "torch", "jax")
-LENGTHS = (2, 10, 100, 400)
+ROW_LENGTHS = (2, 10, 100, 400)
 
 Anyones = str | Subject | Callable[..., Any]
 
@@ -73,7 +73,7 @@ class Accuracy:
         for dtype in self.dtypes:
             lines = [[dtype, *self.names]]
             for kind in KINDS:
-                figures = [shown(self.errors[name, dtype, kind]) for name in self.names]
+                figures = [error_text(self.errors[name, dtype, kind]) for name in self.names]
                 lines.append([kind, *figures])
             widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
             parts += [
@@ -95,7 +95,7 @@ class Accuracy:
         return json.dumps({"seed": self.seed, "errors": rows}, indent=2)
 
 
-def shown(error: float | None) -> str:
+def error_text(error: float | None) -> str:
     if error is None:
         return "-"
     return f"{error:.2f}" if error < 1000.0 or error == math.inf else f"{error:.1e}"
@@ -151,7 +151,7 @@ def accuracy(subject: Anyones, *, beside: Sequence[str] | None = None, seed: int
 def rows_of(kind: str, dtype: str, seed: int) -> tuple[tuple[float, ...], ...]:
     """The rows of a kind, one of each length."""
     rng = np.random.default_rng([seed, list(KINDS).index(kind)])
-    return tuple(round_to_type(KINDS[kind](rng, n).tolist(), dtype) for n in LENGTHS)
+    return tuple(round_to_type(KINDS[kind](rng, n).tolist(), dtype) for n in ROW_LENGTHS)
 
 
 def error_of(subject: Subject, dtype: str, kind: str, seed: int) -> float | None:

@@ -22,7 +22,7 @@ from hotmax.calibration.binning import BINS
 from hotmax.calibration.by_label import (
     LabelSums,
     MultilabelCalibration,
-    add_squares,
+    add_to_squares,
     aligned,
     checked_outputs,
     label_names,
@@ -234,7 +234,7 @@ def change_of_nll(before: Array, after: Array, y: Array) -> Estimate:
     sign = 1.0 - 2.0 * y
     change = np.logaddexp(0.0, sign * after) - np.logaddexp(0.0, sign * before)
     sums = ExactSums(2)
-    add_squares(sums, change.mean(1))
+    add_to_squares(sums, change.mean(1))
     return normal_estimate(sums, 0, len(y))
 
 

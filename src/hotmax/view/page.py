@@ -67,7 +67,9 @@ def unlabelled_sections(report: Findings, shape: Shape) -> list[str]:
                 "How sure it is",
                 "Shares of rows by the largest probability.",
                 lambda figure: pictures.plot_shape(shape, ax=figure.subplots()),
-                histogram(shape.confidence_edges, shape.confidence_shares, "confidence", 100.0),
+                histogram_table(
+                    shape.confidence_edges, shape.confidence_shares, "confidence", 100.0
+                ),
             )
         )
     parts += [
@@ -77,7 +79,7 @@ def unlabelled_sections(report: Findings, shape: Shape) -> list[str]:
             "exp(entropy) of each row: 1 if one class has it all, n if n classes share evenly.",
             lambda figure: pictures.plot_effective(shape, ax=figure.subplots()),
             table(quantiles, [[f"{value:.4g}" for value in shape.effective]], "quantiles of rows")
-            + histogram(shape.effective_edges, shape.effective_shares, "effective classes"),
+            + histogram_table(shape.effective_edges, shape.effective_shares, "effective classes"),
         ),
         figure_block(
             "sensitivity",
@@ -109,7 +111,7 @@ def unlabelled_sections(report: Findings, shape: Shape) -> list[str]:
     return parts
 
 
-def histogram(edges: Any, shares: Any, name: str, scale: float = 1.0) -> str:
+def histogram_table(edges: Any, shares: Any, name: str, scale: float = 1.0) -> str:
     rows = [
         [f"{scale * edges[i]:.3g} to {scale * edges[i + 1]:.3g}", percent(float(shares[i]), 2)]
         for i in range(len(shares))

@@ -62,13 +62,13 @@ def explore(
         import uvicorn  # noqa: F401
     except ImportError:
         raise ImportError(NEEDED) from None
-    from hotmax.view.explorer.data import Data
+    from hotmax.view.explorer.data import ExplorerData
     from hotmax.view.explorer.server import Explorer
 
     data = None
     if file is not None:
         with progress("reading"):
-            data = Data(reading.read(file), Path(file).name, file)
+            data = ExplorerData(reading.read(file), Path(file).name, file)
     with listening(port) as sock:
         serve(Explorer(data), sock, open, common.json)
 
@@ -83,7 +83,7 @@ def write_page(out: Path, force: bool, file: str | None) -> None:
         raise ValueError(f"--out writes the page alone, without a FILE, got {file}")
     check_free(out, force)
     with whole(out, force=force) as target:
-        target.write(assemble.page()[0].encode())
+        target.write(assemble.page_html()[0].encode())
     say(f"written: {out}")
 
 

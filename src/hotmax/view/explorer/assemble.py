@@ -10,18 +10,18 @@ import re
 from importlib.resources.abc import Traversable
 
 MAIN = "main.js"
-LARGEST = 250_000  # bytes of the file
+LARGEST_PAGE = 250_000  # bytes of the file
 
 IMPORT = re.compile(r'^import (\{[^}]*\}|\* as \w+) from "(\.{1,2}/[\w./-]+\.js)";$', re.M)
 EXPORT = re.compile(r"^export (async function|function|const|class) (\w+)", re.M)
 
 
-def sources() -> Traversable:
+def page_sources() -> Traversable:
     return importlib.resources.files("hotmax.view.explorer").joinpath("page")
 
 
-def source(name: str) -> str:
-    return sources().joinpath(name).read_text("utf-8")
+def source_text(name: str) -> str:
+    return page_sources().joinpath(name).read_text("utf-8")
 
 
 def resolved(name: str, link: str) -> str:
@@ -37,7 +37,7 @@ def resolved(name: str, link: str) -> str:
 
 def order(name: str, found: list[str]) -> list[str]:
     """A module behind those that it imports."""
-    for link in IMPORT.findall(source(name)):
+    for link in IMPORT.findall(source_text(name)):
         if (other := resolved(name, link[1])) not in found:
             order(other, found)
     if name not in found:
@@ -47,7 +47,7 @@ def order(name: str, found: list[str]) -> list[str]:
 
 def wrapped(name: str) -> str:
     """A module as a function that returns its exports: names in different modules stay apart."""
-    text = source(name)
+    text = source_text(name)
     names = ", ".join(name for _, name in EXPORT.findall(text))
 
     def bound(match: re.Match[str]) -> str:
@@ -84,7 +84,7 @@ def policy(script: str, style: str, served: bool) -> str:
 
 
 @functools.cache
-def page(
+def page_html(
     served: bool = False, guide: tuple[str, ...] = (), guide_base: str = ""
 ) -> tuple[str, str]:
     """(the page as one HTML text, its Content-Security-Policy).
@@ -94,7 +94,7 @@ def page(
         guide: Names of the pages of the guide that exist; the page links to no others.
         guide_base: Where they lie, relative to this page, such as "guide/".
     """
-    code, style = f"\n{script(MAIN)}\n", f"\n{source('style.css')}\n"
+    code, style = f"\n{script(MAIN)}\n", f"\n{source_text('style.css')}\n"
     rule = policy(code, style, served)
     values = {
         "SERVED": "served" if served else "file",
@@ -102,7 +102,7 @@ def page(
         "GUIDE_BASE": guide_base,
         "POLICY": rule,
         "STYLE": style,
-        "DIGITS": source("digits.json").strip(),
+        "DIGITS": source_text("digits.json").strip(),
         "SCRIPT": code,
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda mark: values[mark[1]], source("index.html")), rule
+    return re.sub(r"\{\{(\w+)\}\}", lambda mark: values[mark[1]], source_text("index.html")), rule

@@ -16,7 +16,7 @@ from hotmax._sampling.steps import ORDERS
 
 SHOWN = 200  # classes of a row that are sent; beyond them the largest, and the mass of the rest
 MOST_NAME = 200  # characters of a class's name
-MOST_DRAWS = 100_000
+MOST_EXPLORER_DRAWS = 100_000
 LIVE = 1 << 21  # logits that are computed while a slider moves; more rows than that are sampled
 SLIDER = range(0, 801, 10)  # steps of the page's temperature slider at which curves are computed
 HALF, ENDS = 400, (0.01, 100.0)
@@ -46,7 +46,7 @@ def largest(keys: Array, count: int) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Data:
+class ExplorerData:
     """A file that was read, and what the page asks about it."""
 
     found: Any  # hm.io.Predictions
@@ -141,8 +141,8 @@ class Data:
         draws: int,
     ) -> dict[str, Any]:
         """What each step cuts, and draws from what is left."""
-        if not 0 <= draws <= MOST_DRAWS:
-            raise ValueError(f"draws must lie in 0..{MOST_DRAWS}, got {draws}")
+        if not 0 <= draws <= MOST_EXPLORER_DRAWS:
+            raise ValueError(f"draws must lie in 0..{MOST_EXPLORER_DRAWS}, got {draws}")
         x = self.logits(row)
         shown = largest(hm.softmax(x, temperature=temperature), SHOWN)
         given: dict[str, Any] = {"temperature": temperature, **steps}

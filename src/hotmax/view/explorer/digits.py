@@ -8,7 +8,7 @@ import json
 import numpy as np
 
 from hotmax._core.arrays import Array
-from hotmax.view.explorer.assemble import source
+from hotmax.view.explorer.assemble import source_text
 
 
 def digits() -> tuple[Array, Array]:
@@ -22,7 +22,7 @@ def digits() -> tuple[Array, Array]:
         >>> logits.shape, labels.shape
         ((1597, 10), (1597,))
     """
-    stored = json.loads(source("digits.json"))
+    stored = json.loads(source_text("digits.json"))
     steps = np.frombuffer(base64.b64decode(stored["logits"]), "<i2")
     logits = steps.reshape(stored["rows"], stored["classes"]) / stored["scale"]
     return logits, np.array(list(map(int, stored["labels"])))

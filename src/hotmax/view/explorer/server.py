@@ -26,7 +26,7 @@ import hotmax as hm
 from hotmax.io.places import suffix_of
 from hotmax.view.cli import reason
 from hotmax.view.explorer import assemble
-from hotmax.view.explorer.data import Data
+from hotmax.view.explorer.data import ExplorerData
 
 LARGEST_UPLOAD = 64 << 20  # bytes
 LONGEST_ADDRESS = 64 << 10
@@ -93,7 +93,7 @@ class Guard:
 class Explorer:
     """What the server holds: the data, if there is a file, and the folder of an uploaded one."""
 
-    def __init__(self, data: Data | None) -> None:
+    def __init__(self, data: ExplorerData | None) -> None:
         self.data = data
         self.folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -106,7 +106,7 @@ class Explorer:
         except (ValueError, OSError, ImportError, MemoryError) as error:
             # The user knows the file by its own name, not by that of our copy.
             raise ValueError(reason(error).replace(str(path), name)) from error
-        self.data = Data(found, name, name)
+        self.data = ExplorerData(found, name, name)
 
     def close(self) -> None:
         if self.folder is not None:
@@ -150,7 +150,7 @@ def numbers(request: Request, name: str) -> dict[str, float]:
 def questions(explorer: Explorer) -> dict[str, Callable[[Request], Any]]:
     """What the page may ask, by the last part of the path."""
 
-    def data() -> Data:
+    def data() -> ExplorerData:
         if explorer.data is None:
             raise ValueError("no file is open")
         return explorer.data
@@ -186,7 +186,7 @@ def questions(explorer: Explorer) -> dict[str, Callable[[Request], Any]]:
 
 def application(explorer: Explorer, token: str, port: Callable[[], int]) -> ASGIApp:
     """The ASGI application; `port` gives the port that it is served on."""
-    text, policy = assemble.page(served=True)
+    text, policy = assemble.page_html(served=True)
     asked = questions(explorer)
 
     async def page(request: Request) -> Response:
