@@ -10,7 +10,8 @@ import pytest
 from subprocesses import prints, python
 
 import hotmax as hm
-from hotmax._core import threads
+from hotmax._core import shared_rows, threads
+from hotmax._core.shared_rows import share_rows
 from hotmax._kernels.compiler.compiling import Entry, kernel
 from hotmax._kernels.pool.jobs import map_job
 from hotmax._kernels.pool.serving import ACTIVE, OPEN, TAKEN
@@ -50,7 +51,7 @@ def test_every_row_is_computed_once(pool, count):
         x = np.ones(shape, np.float32)
         for _ in range(40):
             out = np.zeros(shape, np.float32)
-            threads.share_rows(count_visits.address, x, out, 1.0)
+            share_rows(count_visits.address, x, out, 1.0)
             assert (out == 1).all()
         if count > 1:
             assert is_free()
@@ -65,7 +66,7 @@ def test_concurrent_jobs(pool):
         x = np.full((500, 40), value, np.float32)
         for _ in range(200):
             out = np.zeros_like(x)
-            threads.share_rows(count_visits.address, x, out, 1.0)
+            share_rows(count_visits.address, x, out, 1.0)
             if not (out == value).all():
                 wrong.append(value)
 
@@ -83,15 +84,15 @@ def test_a_job_is_abandoned_whole(pool, monkeypatch):
     hm.set_threads(2)
     x = np.ones((64, 200_000), np.float32)
     out = np.zeros_like(x)
-    threads.share_rows(count_visits.address, x[:1], out[:1], 1.0)
+    share_rows(count_visits.address, x[:1], out[:1], 1.0)
     out[...] = 0
 
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(threads.calls, "continuing_call", lambda: interrupted)
+    monkeypatch.setattr(shared_rows.calls, "continuing_call", lambda: interrupted)
     with pytest.raises(KeyboardInterrupt):
-        threads.share_rows(count_visits.address, x, out, 1.0)
+        share_rows(count_visits.address, x, out, 1.0)
     monkeypatch.undo()
     assert is_free()
     done = out.copy()
@@ -100,7 +101,7 @@ def test_a_job_is_abandoned_whole(pool, monkeypatch):
     time.sleep(0.05)
     assert (out == done).all()
     out[...] = 0
-    threads.share_rows(count_visits.address, x, out, 1.0)
+    share_rows(count_visits.address, x, out, 1.0)
     assert (out == 1).all()
 
 

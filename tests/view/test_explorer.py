@@ -52,7 +52,9 @@ def test_every_module_is_in_the_page_and_short():
 
 def test_forms_that_are_not_read_are_refused(monkeypatch):
     for line in ("export default 3;", 'import x from "./y.js";', "export { a };"):
-        monkeypatch.setattr(assemble, "source_text", lambda name, line=line: f"const a = 1;\n{line}\n")
+        monkeypatch.setattr(
+            assemble, "source_text", lambda name, line=line: f"const a = 1;\n{line}\n"
+        )
         with pytest.raises(ValueError, match="does not read"):
             assemble.wrapped("some.js")
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hotmax._core.arrays import FLOAT32, Array
-from hotmax._core.threads import share_rows
+from hotmax._core.shared_rows import share_rows
 from hotmax._kernels.attention.gemm import LANES32
 from hotmax._kernels.attention.one_query import one_query_job
 from hotmax._kernels.simd import WIDTH

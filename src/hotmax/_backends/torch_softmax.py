@@ -22,7 +22,7 @@ from hotmax._backends.torch_tensors import is_batched, is_compiling, is_wrapped
 from hotmax._core.arrays import Array
 from hotmax._core.kernel_choice import compute_all, route_of
 from hotmax._core.row_functions import LAST, SMALL
-from hotmax._core.threads import share_rows
+from hotmax._core.shared_rows import share_rows
 from hotmax._kernels.pool.calls import address_call
 from hotmax._kernels.softmax.pullback import softmax_pullback64_job, softmax_pullback_job
 

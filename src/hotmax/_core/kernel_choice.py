@@ -12,6 +12,7 @@ import numpy as np
 from hotmax._core import rows as row_plan, threads
 from hotmax._core.arrays import FLOAT32, Array
 from hotmax._core.rows import LONG
+from hotmax._core.shared_rows import share_rows
 from hotmax._kernels.compiler.compiling import Entry
 from hotmax._kernels.pool.calls import alone_call
 from hotmax._kernels.softmax.float32 import (
@@ -90,7 +91,7 @@ def compute_all(kernels: KernelSet, x2: Array, out: Array, temperature: Array | 
     if classes >= LONG and kernels.finish is not None:
         compute_long_rows(kernels, x2, out, temperature, streamed)
         return
-    threads.share_rows(address_of_kernel(kernels, x2), x2, out, temperature, streamed)
+    share_rows(address_of_kernel(kernels, x2), x2, out, temperature, streamed)
 
 
 def compute_long_rows(

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from hotmax._core import rows as row_plan, threads
+from hotmax._core import rows as row_plan
 from hotmax._core.arrays import Array
 from hotmax._core.kernel_choice import STREAM_ROW, KernelSet, address_of_columns, known_address
 from hotmax._core.rows import LONG, RowPlan
+from hotmax._core.shared_rows import share_staged
 from hotmax._kernels.pool.staged import BFLOAT16, FLOAT16, SAME, staged64_job, staged_job
 from hotmax._kernels.simd.vectors import LINE
 
@@ -86,7 +87,7 @@ def share(
     if itemsize == 2:
         x = x.view(UINT16)
         out = out if kernels.reduces else out.view(UINT16)
-    threads.share_staged(
+    share_staged(
         (staged_job if is_float32 else staged64_job).address,
         known_address(kernels, is_float32, classes),
         columns_address,
