@@ -379,3 +379,18 @@ def test_the_check_sees_what_it_is_for(change):
     case = Case(lambda x, weights: Careless.apply(x, weights), arrays, {}, ("x",))
     with pytest.raises(AssertionError, match=f"{change} changed before backward pass 1"):
         check(case, [change], outputs=False)
+
+
+@pytest.mark.parametrize("size", [10, 20_000])
+@pytest.mark.parametrize("kind", [torch.float16, torch.float64])
+def test_a_parameter_that_changes_its_type_before_the_backward_pass(kind, size):
+    """Its memory is no longer that of the result: kernels must not take one for the other."""
+    model = torch.nn.ParameterList(
+        [torch.randn(size, 5, generator=torch.Generator().manual_seed(0))]
+    )
+    x, g = model[0].detach().clone().requires_grad_(), torch.linspace(-1, 1, 5).expand(size, 5)
+    torch.softmax(x, -1).backward(g)
+    y = hm.softmax(model[0])
+    model.to(kind)
+    y.backward(g)
+    torch.testing.assert_close(model[0].grad, x.grad.to(model[0].grad.dtype), rtol=2e-3, atol=1e-6)

@@ -13,6 +13,7 @@ import hotmax as hm
 from hotmax._core import shared_rows, threads
 from hotmax._core.shared_rows import share_rows
 from hotmax._kernels.compiler.compiling import Entry, kernel
+from hotmax._kernels.pool import calls
 from hotmax._kernels.pool.jobs import map_job
 from hotmax._kernels.pool.serving import ACTIVE, OPEN, TAKEN
 
@@ -101,6 +102,43 @@ def test_a_job_is_abandoned_whole(pool, monkeypatch):
     time.sleep(0.05)
     assert (out == done).all()
     out[...] = 0
+    share_rows(count_visits.address, x, out, 1.0)
+    assert (out == 1).all()
+
+
+@kernel
+def fail_in_the_last_row(x, out, temperatures, start, stop, streamed):
+    if stop == len(x):
+        raise MemoryError("none left")
+    out[start:stop] += 1
+
+
+@Entry
+def fails_at_once(job):
+    raise MemoryError("none left")
+
+
+@Entry
+def fails_in_the_last_row(job):
+    map_job(fail_in_the_last_row, job, np.float32)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("entry", [fails_at_once, fails_in_the_last_row])
+@pytest.mark.parametrize("count", [1, 2])
+def test_memory_that_runs_out_in_compiled_code_is_an_error(pool, entry, count):
+    """Functions of a job cannot raise: results that were not computed would be returned."""
+    hm.set_threads(count)
+    x = np.ones((64, 4096), np.float32)
+    with pytest.raises(MemoryError, match=r"workspace|none left"):
+        share_rows(entry.address, x, np.zeros_like(x), 1.0)
+    for call, t in (
+        (calls.small_call(x.dtype, 2, 2), 1.0),
+        (calls.alone_call(x.dtype, 2, 2, per_row=True), np.ones(1)),
+    ):
+        assert not call(entry.address, x, np.zeros_like(x), t)
+        assert call(count_visits.address, x, np.zeros_like(x), t)
+    out = np.zeros_like(x)
     share_rows(count_visits.address, x, out, 1.0)
     assert (out == 1).all()
 

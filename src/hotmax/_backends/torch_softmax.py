@@ -22,7 +22,7 @@ from hotmax._backends.torch_tensors import is_batched, is_compiling, is_wrapped
 from hotmax._core.arrays import Array
 from hotmax._core.kernel_choice import compute_all, route_of
 from hotmax._core.row_functions import LAST, SMALL
-from hotmax._core.shared_rows import share_rows
+from hotmax._core.shared_rows import out_of_memory, share_rows
 from hotmax._kernels.pool.calls import address_call
 from hotmax._kernels.softmax.pullback import softmax_pullback64_job, softmax_pullback_job
 
@@ -96,7 +96,9 @@ def compute_everyday(
     known = kernels.addresses32 if x.dtype is FLOAT32 else kernels.addresses64
     function = known.get(classes) or route_of(kernels, x.dtype is FLOAT32, classes)
     rows = x.numel() // classes
-    address_call()(function, x.data_ptr(), out.data_ptr(), rows, classes, temperature, 0, 0)
+    at = x.data_ptr(), out.data_ptr()
+    if not address_call()(function, *at, rows, classes, temperature, 0, 0):
+        raise out_of_memory()
     return out
 
 
@@ -171,6 +173,8 @@ class Differentiable(torch.autograd.Function):
     def backward(ctx: Any, g: Any) -> Any:
         by_temperature = ctx.needs_input_grad[1]
         x, saved, where, y = ctx.saved_tensors  # read once: checkpoints allow no second time
+        if x.dtype != y.dtype:  # x.data has been replaced, as by module.half()
+            x = x.to(y.dtype)
         axes = (x.ndim - 1,) if ctx.axes is None else ctx.axes
         temperature = saved if ctx.number is None else ctx.number
         if (
@@ -217,7 +221,9 @@ def pull_back(
     others = p.data_ptr(), g.data_ptr()
     if type(temperature) is float and out.nbytes <= SMALL:
         rows = size // (classes := x.shape[-1]), classes
-        address_call()(entry.address, x.data_ptr(), out.data_ptr(), *rows, temperature, *others)
+        at = x.data_ptr(), out.data_ptr()
+        if not address_call()(entry.address, *at, *rows, temperature, *others):
+            raise out_of_memory()
     else:
         share_rows(entry.address, x.detach().numpy(), out.numpy(), temperature, others=others)
     return out

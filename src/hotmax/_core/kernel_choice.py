@@ -12,7 +12,7 @@ import numpy as np
 from hotmax._core import rows as row_plan, threads
 from hotmax._core.arrays import FLOAT32, Array
 from hotmax._core.rows import LONG
-from hotmax._core.shared_rows import share_rows
+from hotmax._core.shared_rows import out_of_memory, share_rows
 from hotmax._kernels.compiler.compiling import Entry
 from hotmax._kernels.pool.calls import alone_call
 from hotmax._kernels.softmax.float32 import (
@@ -81,7 +81,8 @@ def address_of_columns(kernels: KernelSet, is_float32: bool, classes: int) -> in
 def compute(kernels: KernelSet, x2: Array, out: Array, temperatures: Array) -> None:
     """All rows of a contiguous x2, in the calling thread; one temperature for all or for each."""
     call = alone_call(x2.dtype, x2.ndim, out.ndim, per_row=True)
-    call(address_of_kernel(kernels, x2), x2, out, temperatures)
+    if not call(address_of_kernel(kernels, x2), x2, out, temperatures):
+        raise out_of_memory()
 
 
 def compute_all(kernels: KernelSet, x2: Array, out: Array, temperature: Array | float) -> None:

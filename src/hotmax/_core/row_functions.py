@@ -29,6 +29,7 @@ from hotmax._core.rows import (
     RowPlan,
     Staging,
 )
+from hotmax._core.shared_rows import out_of_memory
 from hotmax._core.staged_rows import compute_halves, compute_staged, type_of
 from hotmax._kernels.pool.calls import MOST_DIMENSIONS, small_call
 
@@ -37,7 +38,7 @@ LAST = -1  # Python has one object for it, so `is` tells it from -1.0 at once
 SMALL = 1 << 16  # bytes that are not worth sharing (over 3 microseconds), nor releasing the GIL for
 
 # Calls of kernels on small arrays, by the number of dimensions: None until they are needed.
-Calls = list[Callable[..., None] | None]
+Calls = list[Callable[..., bool] | None]
 _small32: Calls = [None] * 65
 _small64: Calls = [None] * 65
 _small_reduction32: Calls = [None] * 65
@@ -80,7 +81,8 @@ def map_entries(
             return target
         call = calls[dimensions] or small_call_of(calls, x, dimensions)
         address = known.get(shape[-1]) or route_of(kernels, kind is FLOAT32, shape[-1])
-        call(address, x, target, t)
+        if not call(address, x, target, t):
+            raise out_of_memory()
         return target
     plan = RowPlan(x, axis, temperature, where)
     given = None if out is None else check_out(out, plan.shape, plan.dtype)
@@ -140,16 +142,17 @@ def is_readable(x: Array) -> bool:
     return x.flags.c_contiguous and x.flags.aligned
 
 
-def small_call_of(calls: Calls, x: Array, out_dimensions: int) -> Callable[..., None]:
+def small_call_of(calls: Calls, x: Array, out_dimensions: int) -> Callable[..., bool]:
     """The call of kernels on small arrays like x, compiled or loaded."""
     if x.ndim <= MOST_DIMENSIONS:
         call = small_call(x.dtype, x.ndim, out_dimensions)
     else:
         flat = small_call(x.dtype, 2, min(out_dimensions, 2))
 
-        def call(function: int, x: Array, out: Array, temperature: float) -> None:
+        def call(function: int, x: Array, out: Array, temperature: float) -> bool:
             rows = x.reshape(-1, x.shape[-1])
-            flat(function, rows, out if out.ndim == 1 else out.reshape(rows.shape), temperature)
+            out = out if out.ndim == 1 else out.reshape(rows.shape)
+            return flat(function, rows, out, temperature)  # type: ignore[no-any-return]
 
     calls[x.ndim] = call
     return call
@@ -232,7 +235,8 @@ def reduce_rows(
                 calls, known = _small_reduction64, kernels.addresses64
             call = calls[dimensions] or small_call_of(calls, x, 1)
             address = known.get(classes) or route_of(kernels, kind is FLOAT32, classes)
-            call(address, x, numbers, t)
+            if not call(address, x, numbers, t):
+                raise out_of_memory()
         if dimensions == 2:
             return numbers
         return numbers.reshape(x.shape[:-1]) if dimensions > 2 else numbers[0]

@@ -10,8 +10,8 @@ import numpy as np
 
 from hotmax._core.threads import ALONE, Pool, get_threads, pool_of
 from hotmax._kernels.pool import calls
-from hotmax._kernels.pool.jobs import FIELDS, OTHERS
-from hotmax._kernels.pool.serving import DONE, WAITING
+from hotmax._kernels.pool.jobs import AT_WORK, FIELDS, OTHERS, OWNS_POOL
+from hotmax._kernels.pool.serving import DONE, FAILED, WAITING
 from hotmax._kernels.pool.staged import STAGED_FIELDS
 from hotmax._kernels.simd import WIDTH
 
@@ -124,9 +124,18 @@ def _awake_pool(size: int) -> Pool:
 def _finish(pool: Pool, function: int, job: Any, status: int) -> None:
     """Go on until no row of a job is left."""
     while status != DONE:
+        if status == FAILED:
+            raise out_of_memory()
         if status == WAITING:
             time.sleep(5e-5)
         status = calls.continuing_call()(pool.state, function, job)
+    if job[AT_WORK]:  # a thread did not come to the end of its work
+        raise out_of_memory()
+
+
+def out_of_memory() -> MemoryError:
+    """The one reason for which compiled code does not finish a job."""
+    return MemoryError("there is no memory for the workspace of a kernel")
 
 
 def _abandon(pool: Pool, job: Any) -> None:
@@ -134,6 +143,8 @@ def _abandon(pool: Pool, job: Any) -> None:
 
     That takes a millisecond at most. A second Ctrl-C does not end it: the arrays are in use.
     """
+    if not job[OWNS_POOL]:  # nobody else knows of the job
+        return
     while True:
         with contextlib.suppress(BaseException):
             while not calls.abandoning_call()(pool.state, job):

@@ -80,4 +80,5 @@ def one_query_job(job):
     values = array_at(fields[VALUES], (heads, length, fields[FEATURES]), np.float32)
     flag = array_at(fields[NOT_FINITE], (1,), np.int64)
     inputs = queries, keys, values, float64_of(fields[SCALE]), flag
-    compute_ranges(attend_one_query, fields, inputs, out)
+    row_work = length * (fields[CLASSES] + fields[FEATURES])
+    compute_ranges(attend_one_query, fields, inputs, out, row_work)

@@ -3,6 +3,9 @@
 A job's function takes the address of the job. It computes ranges of rows until none is left: any
 number of threads may call it at the same time, and each row is computed once. Python, the calling
 thread and the helpers know a job by two addresses, so one piece of compiled code serves all.
+
+Such a function cannot raise: where there is no memory for what it needs, it just returns. So a job
+counts the threads that are at work on it, and whoever began it asks `is_complete`.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from hotmax._kernels.simd.vectors import bits64
 
 # The fields. NEXT, the first row that nobody has claimed, has a cache line of its own.
 X, OUT, ROWS, CLASSES, TEMPERATURES, COUNT, STEP, STREAMED = range(8)
-NEXT = 8
+NEXT, AT_WORK = 8, 9
 OWNS_POOL, TEMPERATURE = 16, 17
 OTHERS = 18  # from here on: what else a function needs, such as addresses of further inputs
 FIELDS = 32
@@ -46,7 +49,7 @@ def map_job(rows_kernel, job, kind):
     fields = fields_of(job)
     shape = fields[ROWS], fields[CLASSES]
     x, out = array_at(fields[X], shape, kind), array_at(fields[OUT], shape, kind)
-    compute_ranges(rows_kernel, fields, x, out)
+    compute_ranges(rows_kernel, fields, x, out, fields[CLASSES])
 
 
 @inline
@@ -54,20 +57,30 @@ def reduce_job(rows_kernel, job, kind):
     """rows_kernel over ranges of rows, with one result for each row."""
     fields = fields_of(job)
     x = array_at(fields[X], (fields[ROWS], fields[CLASSES]), kind)
-    compute_ranges(rows_kernel, fields, x, array_at(fields[OUT], (fields[ROWS],), kind))
+    out = array_at(fields[OUT], (fields[ROWS],), kind)
+    compute_ranges(rows_kernel, fields, x, out, fields[CLASSES])
 
 
 @inline
-def compute_ranges(rows_kernel, fields, x, out):
+def is_complete(job):
+    """Has every row been claimed, and every range that was claimed been computed?"""
+    return job[NEXT] >= job[ROWS] and job[AT_WORK] == 0
+
+
+@inline
+def compute_ranges(rows_kernel, fields, x, out, row_work):
+    """Ranges of rows until none is left, or VISIT numbers are read: row_work for each row."""
     rows, temperatures = fields[ROWS], temperatures_of(fields)
     done = 0
+    fetch_add(fields, AT_WORK, 1)
     while done < VISIT:
         start = claim_rows(fields)
         if start >= rows:
             break
         stop = min(start + fields[STEP], rows)
         rows_kernel(x, out, temperatures, start, stop, fields[STREAMED] != 0)
-        done += (stop - start) * fields[CLASSES]
+        done += (stop - start) * row_work
+    fetch_add(fields, AT_WORK, -1)
 
 
 @inline
@@ -77,7 +90,7 @@ def describe(job, x, out, temperature, step, streamed):
     job[CLASSES] = x.shape[x.ndim - 1]
     job[ROWS] = x.size // job[CLASSES]
     job[STEP], job[STREAMED], job[NEXT] = step, streamed, 0
-    job[OWNS_POOL] = 0
+    job[AT_WORK] = job[OWNS_POOL] = 0
     if isinstance(temperature, float):
         job[TEMPERATURE] = bits64(temperature)
         job[TEMPERATURES], job[COUNT] = address_of(job) + 8 * TEMPERATURE, 1
@@ -85,12 +98,19 @@ def describe(job, x, out, temperature, step, streamed):
         job[TEMPERATURES], job[COUNT] = address_of(temperature), temperature.size
 
 
+@inline
+def run_alone(function, job):
+    """Call a function of a job whose rows are one range. False where memory ran out."""
+    call_address(function, address_of(job))
+    return is_complete(job)
+
+
 @kernel
 def compute_alone(function, x, out, temperature):
-    """All rows of an array, in the calling thread."""
+    """All rows of an array, in the calling thread. False where memory ran out."""
     job = stack_array(FIELDS, np.int64)  # lives until the call returns
     describe(job, x, out, temperature, x.size, 0)
-    call_address(function, address_of(job))
+    return run_alone(function, job)
 
 
 @quick_kernel
@@ -101,7 +121,7 @@ def compute_small(function, x, out, temperature):
     """
     job = stack_array(FIELDS, np.int64)
     describe(job, x, out, temperature, x.size, 0)
-    call_address(function, address_of(job))
+    return run_alone(function, job)
 
 
 @quick_kernel
@@ -109,8 +129,8 @@ def compute_at(function, x, out, rows, classes, temperature, first, second):
     """The same of arrays that are known by their addresses; 0 for those that there are not."""
     job = stack_array(FIELDS, np.int64)
     job[X], job[OUT], job[ROWS], job[CLASSES] = x, out, rows, classes
-    job[STEP], job[STREAMED], job[NEXT], job[OWNS_POOL] = rows, 0, 0, 0
+    job[STEP], job[STREAMED], job[NEXT], job[AT_WORK], job[OWNS_POOL] = rows, 0, 0, 0, 0
     job[OTHERS], job[OTHERS + 1] = first, second
     job[TEMPERATURE] = bits64(temperature)
     job[TEMPERATURES], job[COUNT] = address_of(job) + 8 * TEMPERATURE, 1
-    call_address(function, address_of(job))
+    return run_alone(function, job)

@@ -28,7 +28,7 @@ ACTIVE = 24  # how many helpers are at work on a job
 SUMMONS = 32  # changes when helpers are to return to Python
 STATE_FIELDS = 40
 
-DONE, MORE, WAITING = 0, 1, 2  # what `post` and `continue_job` return
+DONE, MORE, WAITING, FAILED = 0, 1, 2, 3  # what `post` and `continue_job` return
 
 PATIENCE = 4000  # pauses, some 100 microseconds, before a caller lets the system wait for helpers
 GAP = 5_000_000  # cycles between two looks, some 2 milliseconds: another thread had the processor
@@ -60,9 +60,11 @@ def continue_job(state, function, job):
 
 @inline
 def work_on(state, function, job):
+    before = atomic_load(job, NEXT)
     call_address(function, address_of(job))
-    if atomic_load(job, NEXT) < job[ROWS]:
-        return MORE
+    claimed = atomic_load(job, NEXT)
+    if claimed < job[ROWS]:
+        return MORE if claimed > before else FAILED  # no memory: else it would have claimed a range
     return DONE if leave(state, job) else WAITING
 
 
@@ -96,22 +98,24 @@ def serve(state, summons, patience):
     this processor.
     """
     finished = 0
-    idle, before = 0, cycles()
+    idle, last = 0, cycles()
     while idle < patience and atomic_load(state, SUMMONS) == summons:
         number = atomic_load(state, OPEN)
         if number != 0 and number != finished:
             fetch_add(state, ACTIVE, 1)
             if atomic_load(state, OPEN) == number:
                 fields = fields_of(state[JOB])
+                before = atomic_load(fields, NEXT)
                 call_address(state[FUNCTION], state[JOB])
-                if atomic_load(fields, NEXT) >= fields[ROWS]:
+                claimed = atomic_load(fields, NEXT)
+                if claimed >= fields[ROWS] or claimed == before:  # none left, or no memory
                     finished = number
             fetch_add(state, ACTIVE, -1)
-            idle, before = 0, cycles()
+            idle, last = 0, cycles()
             continue
         pause()
         idle += 1 if number == 0 else 0  # while a job is open, its caller may soon have the next
         now = cycles()
-        if now - before > GAP:
+        if now - last > GAP:
             return
-        before = now
+        last = now

@@ -24,8 +24,9 @@ from hotmax._kernels.numeric.halves import (
     float32_of_bfloat16,
     float32_of_float16,
 )
-from hotmax._kernels.pool.atomic import array_at, call_address
+from hotmax._kernels.pool.atomic import array_at, call_address, fetch_add
 from hotmax._kernels.pool.jobs import (
+    AT_WORK,
     CLASSES,
     COUNT,
     FIELDS,
@@ -40,6 +41,7 @@ from hotmax._kernels.pool.jobs import (
     VISIT,
     X,
     claim_rows,
+    is_complete,
     temperatures_of,
 )
 from hotmax._kernels.pool.serving import post
@@ -290,10 +292,12 @@ def compute_block(fields, first, count, buffer, present, part, kind, has_halves)
         part[OUT] = fields[OUT] + first * fields[RESULTS] * itemsize
     part[ROWS] = part[STEP] = count
     part[CLASSES], part[STREAMED] = fields[CLASSES], fields[STREAMED] if fields[RESULTS] else 0
-    part[NEXT], part[OWNS_POOL] = 0, 0
+    part[NEXT] = part[AT_WORK] = part[OWNS_POOL] = 0
     part[TEMPERATURES] = fields[TEMPERATURES] + (8 * first if own else 0)
     part[COUNT] = count if own else 1
     call_address(fields[KERNEL], address_of(part))
+    if not is_complete(part):
+        raise MemoryError("no memory for the workspace of a kernel")
     if fields[MASK] and not math.isnan(float64_of(fields[EMPTY])):
         fill_empty(fields, count, part[OUT], kind, present)
     if not fields[RESULTS]:
@@ -320,6 +324,7 @@ def compute_columns(fields, first, count, part, itemsize):
 def compute_blocks(fields, buffer, present, part, kind, has_halves):
     """Ranges of rows that this thread claims, until none is left or VISIT entries are done."""
     rows, done = fields[ROWS], 0
+    fetch_add(fields, AT_WORK, 1)
     while done < VISIT:
         start = claim_rows(fields)
         if start >= rows:
@@ -334,6 +339,7 @@ def compute_blocks(fields, buffer, present, part, kind, has_halves):
                 compute_block(fields, first, count, buffer, present, part, kind, has_halves)
             first += count
         done += (stop - start) * fields[CLASSES]
+    fetch_add(fields, AT_WORK, -1)
 
 
 @kernel

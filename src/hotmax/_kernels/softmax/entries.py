@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from hotmax._kernels.compiler.compiling import Entry
-from hotmax._kernels.pool.atomic import array_at
+from hotmax._kernels.pool.atomic import array_at, fetch_add
 from hotmax._kernels.pool.jobs import (
+    AT_WORK,
     CLASSES,
     OUT,
     ROWS,
@@ -40,7 +41,9 @@ def softmax_overlapped_job(job):
     shape = fields[ROWS], fields[CLASSES]
     x, out = array_at(fields[X], shape, np.float32), array_at(fields[OUT], shape, np.float32)
     scratch, streamed = np.empty(fields[CLASSES] + LINE, np.float32), fields[STREAMED] != 0
+    fetch_add(fields, AT_WORK, 1)
     overlapped.softmax_overlapped(fields, x, out, temperatures_of(fields), scratch, streamed)
+    fetch_add(fields, AT_WORK, -1)
 
 
 @Entry

@@ -116,7 +116,8 @@ def pullback_job(job, kind):
     shape = fields[ROWS], fields[CLASSES]
     p, g = array_at(fields[OTHERS], shape, kind), array_at(fields[OTHERS + 1], shape, kind)
     inputs = array_at(fields[X], shape, kind), p, g
-    compute_ranges(softmax_pullback, fields, inputs, array_at(fields[OUT], shape, kind))
+    out = array_at(fields[OUT], shape, kind)
+    compute_ranges(softmax_pullback, fields, inputs, out, 3 * fields[CLASSES])
 
 
 @Entry
