@@ -55,8 +55,8 @@ def top_logprobs(
 ) -> TopLogprobs:
     """The k largest of log_softmax(logits / T) in each row, and their classes.
 
-    Each row is read once, and nothing of its length is written. The numbers are those of
-    `log_softmax`: exact where one class is nearly certain.
+    Each row is read once, and nothing of its length is written. The numbers are as
+    exact as those of `log_softmax`, also where one class is nearly certain.
 
     Args:
         logits: As x in `softmax`.
