@@ -129,7 +129,8 @@ def ordinary_calls(np: Any, hm: Any) -> dict[str, Callable[[], Any]]:
     found: dict[str, Callable[[], Any]] = {}
     for name, function in calls.functions().items():
         table = examples.TABLES[next(iter(calls.parameters_of(function)))]
-        shape = (2, 20, 40, 16) if table is examples.ATTENTION else (64, 10)
+        rows = (64, 5) if name == "calibration.by_label" else (64, 10)  # labels one by one
+        shape = (2, 20, 40, 16) if table is examples.ATTENTION else rows
         scene = examples.Scene(shape, "float32", options=1)
         arguments = [each for each, _ in calls.calls(name, function, scene)]
         found[name] = partial(first_accepted, function, arguments)
