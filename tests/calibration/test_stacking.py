@@ -124,9 +124,39 @@ def test_a_calibrated_model_is_left_alone():
     assert sum(one in ("identity", "temperature") for one in chosen) >= 8
 
 
+def test_shares_of_methods_that_have_no_part_are_none():
+    z = np.random.default_rng(0).normal(size=(40, 3))
+    found = c.select(z, z.argmax(1), candidates=["identity", "temperature", "vector", "stacked"])
+    shares = {line.split()[0]: line.split()[5] for line in str(found).splitlines()[1:]}
+    assert shares["temperature"] == "0.0%"
+    assert shares["stacked"] == "100.0%"
+
+
+def test_folds_do_not_depend_on_the_order_or_on_repeated_rows():
+    """Weight 4 counts as four rows; shares of single folds were .24 apart."""
+    z, labels = skewed(100, seed=1)
+    test = skewed(500, seed=2)[0]
+    p = c.Calibrator("stacked").fit(z, labels).predict_proba(test)
+    order = np.random.default_rng(0).permutation(100)
+    shuffled = c.Calibrator("stacked").fit(z[order], labels[order]).predict_proba(test)
+    np.testing.assert_allclose(shuffled, p, atol=1e-6)
+    weighted = c.Calibrator("stacked").fit(z, labels, np.full(100, 4.0)).predict_proba(test)
+    repeated = c.Calibrator("stacked").fit(np.repeat(z, 4, 0), np.repeat(labels, 4))
+    np.testing.assert_allclose(repeated.predict_proba(test), weighted, atol=0.05)
+
+
+def test_equal_logits():
+    """All rows are in one fold, and none is left to fit to."""
+    z, labels = np.zeros((50, 3)), np.arange(50) % 3
+    assert c.select(z, labels).chosen == "identity"
+    p = c.Calibrator("stacked").fit(z, labels).predict_proba(z)
+    np.testing.assert_allclose(p, 1 / 3, rtol=1e-15)
+
+
 def test_few_rows_and_weights():
     z, labels = skewed(3)
-    assert c.Calibrator("stacked").fit(z, labels).predict_proba(z).shape == z.shape
+    p = c.Calibrator("stacked").fit(z, labels).predict_proba(z)
+    np.testing.assert_allclose(p, reference.softmax(z), rtol=1e-12)  # no rows to choose by
     z, labels = skewed(60)
     weights = np.where(np.arange(60) < 30, 1.0, 0.0)
     some = c.Calibrator("stacked").fit(z, labels, weights).predict_proba(z)

@@ -68,7 +68,7 @@ def test_the_page_says_what_was_found(result, page):
     assert "3,000 rows, 4 classes: 1,500 rows to fit calibrators, the other 1,500" in text
     assert "and no row does both" in text
     curve = result.assessment.risk
-    assert f"the area to {aurc_doubt(curve.coverage, curve.risk):.1g} at least" in text
+    assert f"the area is off by at most {aurc_doubt(curve.coverage, curve.risk):.1g}. Of" in text
     low, high = result.assessment.fit.interval
     assert f"95 %: {low:.3g} to {high:.3g}" in text
     for name in ("ant", "bee", "cat", "dog"):

@@ -36,8 +36,9 @@ class Evaluation:
         ece, ece_l2, ece_max, ece_debiased: Top-label calibration errors, as in `ece`.
         ece_classwise: The class-wise one; nan if it was not asked for.
         smooth_ece, ks, aurc: As the functions of these names, to some four digits. Rows whose
-            confidences differ by less than 1/4096 count as ties in `ks` and `aurc`: where a share s
-            of the rows lies so close, `ks` may be wrong by s / 4, and `aurc` by more.
+            confidences are in one cell of the histogram count as ties in `ks` and `aurc`: a cell is
+            1/4096 wide, and ever narrower towards 1. Where a share s of the rows is in one cell,
+            `ks` may be wrong by s / 4, and `aurc` by more.
         reliability: Accuracy against confidence.
         label_shares, predicted_shares: For each class, its share among labels and predictions.
     """

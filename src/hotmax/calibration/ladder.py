@@ -29,24 +29,42 @@ BEYOND = tuple(8.0**k for k in range(1, DIVISIONS + 1))  # for a minimum outside
 MIDDLE = tuple(1.25**k for k in range(-3, 4))  # around a minimum or an end of its interval
 FINE = tuple(1.0 + 1e-3 * t for t in (-1.0, -0.3, 0.3, 1.0))
 CLOSE = 0.0021  # relative distance of two points between which a minimum is found to 1e-12
+WIDEST_END = 0.3  # the same of an end of the interval, which is found to some 1e-3 of its width
+APART = 1e-5  # least relative distance of points: nearer ones spoil divided differences
 NEAREST = 4  # points that are interpolated between
-MOST_PASSES = 40  # three as a rule; each divides a step by DIVISIONS at least
+MOST_PASSES = (
+    40  # three as a rule, six at most in 3000 hard sets; each divides a step by DIVISIONS at least
+)
 
 
 class Ladder:
-    """`at` and `flat` of a likelihood, from the nearest of the points where it is known."""
+    """`at` and `flat` of a likelihood, from the nearest of the points where it is known.
+
+    The first point is at 1 / T = 0, and the last where it stands for infinity. No ratio leads from
+    the one or to the other, and no interpolant: the steps at both ends are the tails of a limit.
+    """
 
     def __init__(self, evaluate: Callable[[tuple[float, ...]], tuple[list[Point], int]]) -> None:
         self.evaluate = evaluate  # points and misses at several 1 / T, in a pass over all rows
         self.points: list[Point] = []  # in the order of 1 / T: 0 first, the last at infinity
         self.misses = 0
 
-    def look(self, inverses: Iterable[float]) -> None:
-        """Evaluate the likelihood in one pass, where it is not known yet."""
-        known = {point.inverse for point in self.points}
-        new = {i for i in inverses if 0.0 <= i < math.inf} - known
+    def look(self, inverses: Iterable[float]) -> bool:
+        """Evaluate the likelihood in one pass, where it is not known yet; False if it is.
+
+        The first of values that nearly coincide counts.
+        """
+        known = [point.inverse for point in self.points]
+        new: list[float] = []
+        for inverse in inverses:
+            near = (abs(inverse - other) <= APART * inverse for other in [*known, *new])
+            if 0.0 <= inverse < math.inf and not any(near):
+                new.append(inverse)
+        if not new:
+            return False
         found, self.misses = self.evaluate(tuple(sorted(new)))
         self.points = sorted([*self.points, *found], key=lambda point: point.inverse)
+        return True
 
     def flat(self) -> Point:
         return self.points[0]
@@ -59,11 +77,24 @@ class Ladder:
             flat = self.flat()
             slope = inverse * (flat.gradient + inverse * flat.curvature)
             nll = flat.nll + inverse * (flat.gradient + inverse * flat.curvature / 2)
-            return Point(inverse, flat.weight, nll, slope, inverse * inverse * flat.curvature)
+            curvature = inverse * inverse * flat.curvature
+            return self.bounded(Point(inverse, flat.weight, nll, slope, curvature), place)
         if place >= len(self.points) - 1:  # beyond the last but one: as at infinity
             return replace(self.points[-1], inverse=inverse)
         curve = self.curve(place)
-        return curve.at((inverse / curve.centre - 1.0) / curve.width)
+        return self.bounded(curve.at((inverse / curve.centre - 1.0) / curve.width), place)
+
+    def bounded(self, point: Point, place: int) -> Point:
+        """Between the chord and the tangents of a step, so that a search goes the right way."""
+        low, high = self.points[place - 1], self.points[place]
+        up, down = point.inverse - low.inverse, high.inverse - point.inverse
+        first = low.gradient / low.inverse if low.inverse > 0.0 else low.gradient
+        last = high.gradient / high.inverse
+        least = max(low.nll + first * up, high.nll - last * down)
+        most = low.nll + (high.nll - low.nll) * (up / (up + down))
+        slope = min(max(point.gradient / point.inverse, first), last)
+        nll = min(max(point.nll, least), most)
+        return replace(point, nll=nll, gradient=slope * point.inverse)
 
     def curve(self, place: int) -> Interpolant:
         """Between the points before `place` and there; through more if they are near."""
@@ -88,15 +119,31 @@ class Ladder:
         below = self.below()
         return below.index(False) if False in below else len(below) - 1
 
-    def step(self) -> float:
-        """The relative distance of the points between which it is."""
-        place = self.place()
+    def ratio(self, place: int) -> float:
+        """By which the points before `place` and there are apart."""
         low, high = self.points[place - 1].inverse, self.points[place].inverse
-        return high / low - 1.0 if low > 0.0 else math.inf
+        if place in (1, len(self.points) - 1):
+            return math.inf
+        return high / low - 1.0
 
-    def divided(self) -> list[float]:
-        """1 / T that divide this step."""
-        place = self.place()
+    def wide_steps(self, fit: TemperatureFit) -> set[int]:
+        """Places of the points above the minimum and the ends of its interval, where too wide.
+
+        Signs tell in which steps they are: that of the slope, and those of the nll at the points
+        less the nll at the ends.
+        """
+        least = fit.nll * self.flat().weight
+        inside = [2.0 * (point.nll - least) < QUANTILE for point in self.points]
+        minimum = self.place()
+        wide = {
+            place
+            for place in range(1, len(inside))
+            if inside[place - 1] != inside[place] and self.ratio(place) > WIDEST_END
+        }
+        return wide | {minimum} if self.ratio(minimum) > CLOSE else wide
+
+    def divided(self, place: int) -> list[float]:
+        """1 / T that divide the step to the point at `place`."""
         low, high = self.points[place - 1].inverse, self.points[place].inverse
         if place == 1:
             return [high / factor for factor in BEYOND]
@@ -129,7 +176,7 @@ class Ladder:
 def fit_by_ladder(
     ladder: Ladder, unit: float, before: float, guess: TemperatureFit | None
 ) -> TemperatureFit:
-    """The fit, in three passes as a rule, or in two from a guess.
+    """The fit, in three passes as a rule, seldom up to six; or in two from a guess.
 
     The first looks at all sizes of 1 / T, in units of the logits' own; others between the points
     that the minimum lies between, around it and around the ends of its interval.
@@ -138,14 +185,17 @@ def fit_by_ladder(
     if guess is None:
         ladder.look([*always, *(unit * factor for factor in WIDE)])
     fit = ladder.fit() if guess is None else guess
+    wide = ladder.wide_steps(fit) if ladder.points else set()
     for number in range(MOST_PASSES):
-        if fit.diagnosis == NO_INFORMATION:
+        if fit.diagnosis is not None and fit.interval == (0.0, math.inf):
             break
         marks = [1.0 / t for t in (fit.temperature, *fit.interval) if 0.0 < t < math.inf]
-        factors = FINE if number else MIDDLE
-        inside = ladder.divided() if ladder.points else []
-        ladder.look([*always, *inside, *(mark * factor for mark in marks for factor in factors)])
+        around = [mark * factor for mark in marks for factor in (FINE if number else MIDDLE)]
+        inside = [inverse for place in sorted(wide) for inverse in ladder.divided(place)]
+        if not ladder.look([*always, *around, *inside]):
+            break
         fit = ladder.fit()
-        if ladder.step() <= CLOSE:
+        wide = ladder.wide_steps(fit)
+        if not wide:
             return fit
     return replace(fit, converged=fit.diagnosis is not None)

@@ -269,7 +269,7 @@ def crossing(
             low = inverse
         else:
             high = inverse
-        step = (aim - root) * root / point.gradient if point.gradient else math.inf
+        step = (aim - root) * root / point.gradient if point.gradient and root else math.inf
         if abs(step) <= 1e-10:
             break
         there = inverse * min(max(1.0 + step, 1 / 8), 8.0)

@@ -34,7 +34,8 @@ from hotmax.calibration.stacking import (
 from hotmax.calibration.temperature_fit import REMEDY
 
 # Standard errors above the best up to which a simpler method is chosen. To change nothing, or one
-# number, asks for less evidence than to choose among maps that differ by little.
+# number, asks for less evidence than to choose among maps that differ by little. The half was
+# chosen by the splits that are named in docs/tables/arena.md.
 ALLOWED = {"identity": 1.0, "temperature": 1.0}
 ALLOWED_OTHERS = 0.5
 
@@ -61,9 +62,10 @@ class Selection:
 
     Attributes:
         chosen: "identity" or "temperature", if its nll lies above the best by no more than one
-            standard error; otherwise "stacked", or the one method that has a share in it. If
-            "stacked" is no candidate, the simplest method within half a standard error. Never one
-            whose temperature is a limit, 0 or inf.
+            standard error; otherwise "stacked", or the one method that has a share in it,
+            also where its nll lies above the best by more than that. If "stacked" is no
+            candidate, the simplest method within half a standard error. Never one whose temperature
+            is a limit, 0 or inf.
         best: The method with the least nll.
         candidates: All of them, from the simplest on.
         shares: Of each method in the mixture, if it was a candidate; else empty.
@@ -82,7 +84,8 @@ class Selection:
         head = f"{'method':<17} {'nll':>9} {'error':>9} {'over best':>10} {'error':>9}"
         lines = [f"{head} {'share':>6}" if self.shares else head]
         for c in self.candidates:
-            share = f" {self.shares.get(c.method, 1.0):6.1%}" if self.shares else ""
+            part = 1.0 if c.method == STACKED else self.shares.get(c.method, 0.0)
+            share = f" {part:6.1%}" if self.shares else ""
             mark = "  <- chosen" if c.method == self.chosen else ""
             lines.append(
                 f"{c.method:<17} {c.nll:9.5f} {c.nll_error:9.5f} {c.excess:10.5f} "

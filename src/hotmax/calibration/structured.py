@@ -209,8 +209,9 @@ class StartedFit:
             return self.problem(z, self.present[rows], q, w / w.sum(), pairs)
 
         held = [np.flatnonzero(fold == number) for number in range(int(fold.max()) + 1)]
-        if min(map(len, held)) < LEAST_FOLD_ROWS:
-            held = []
+        heaviest = max(float(self.w[rows].sum()) for rows in held)
+        if len(held) < 2 or min(map(len, held)) < LEAST_FOLD_ROWS or heaviest >= 1.0:
+            held = []  # equal logits are in one fold, which may hold all rows or all weight
         trains = [part(np.setdiff1d(np.arange(len(fold)), rows)) for rows in held]
         return CrossValidation(self.price, self.w, held, trains, [part(rows) for rows in held])
 
