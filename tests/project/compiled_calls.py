@@ -31,7 +31,8 @@ def compile_hot_loops():
             ):
                 f(x)
         hm.log_softmax(np.ones(1 << 20, kind))  # a row that threads share
-        hm.softmax(np.ones((100, 64), kind), axis=0)
+        hm.softmax(np.ones((40, 64), kind), axis=0)
+        hm.log_softmax(np.ones((40, 64), kind), axis=0)
         hm.softmax(np.ones((40, 100), np.float16))
         x = np.ones((40, 20), kind)
         hm.attention(x, x, x)
