@@ -1,7 +1,7 @@
 """Functions of rows on NumPy arrays: one result for each entry, or one for each row.
 
-The mask is applied by the row plan, in `rows.py`. What a row without any class gives is decided
-here.
+A mask is applied by the row plan, in `rows.py`, or in compiled code, by `staged_rows.py`. What a
+row without any class gives is decided here.
 """
 
 from __future__ import annotations

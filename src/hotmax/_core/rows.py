@@ -7,8 +7,9 @@ no memory. Every function over rows uses this one loop; the softmax family does 
 code where it can, in `staged_rows.py`.
 
 A mask is applied here: `Staging.stage` fills the classes that `where` excludes with -inf (inf below
-temperature 0), which the kernels take for classes that are not there. Attention masks its own
-scores, in `_kernels/attention/scores.py`; generic formulas mask in `_softmax/generic.py`.
+temperature 0), which the kernels take for classes that are not there. `hide_masked` in
+`_kernels/pool/staged.py` does the same in compiled code. Attention masks its own scores, in
+`_kernels/attention/scores.py`; generic formulas mask in `_softmax/generic.py`.
 """
 
 from __future__ import annotations
